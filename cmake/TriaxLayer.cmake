@@ -1,0 +1,9 @@
+# triax_layer(base LINK fmt::fmt ...): the static library of the folder that calls it, of all .cpp files in it
+# and below it, but not of folders named cuda. Files of a layer include from the repository's root.
+function(triax_layer name)
+  cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp ${CMAKE_CURRENT_SOURCE_DIR}/*.c)
+  list(FILTER sources EXCLUDE REGEX "/cuda/")
+  add_library(triax_${name} STATIC ${sources})
+  target_link_libraries(triax_${name} PUBLIC triax_flags ${ARG_LINK})
+endfunction()

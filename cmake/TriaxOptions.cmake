@@ -1,0 +1,28 @@
+# Compiler settings shared by every target.
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Release, RelWithDebInfo or Debug" FORCE)
+endif()
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+
+option(TRIAX_WERROR "Treat warnings as errors" OFF)
+set(TRIAX_SANITIZE "" CACHE STRING "Sanitizers, e.g. address,undefined")
+
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+endif()
+
+add_library(triax_flags INTERFACE)
+target_include_directories(triax_flags INTERFACE ${CMAKE_SOURCE_DIR})
+target_compile_options(triax_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wshadow -Wno-unknown-pragmas>
+  $<$<BOOL:${TRIAX_WERROR}>:-Werror>)
+if(TRIAX_SANITIZE)
+  target_compile_options(triax_flags INTERFACE -fsanitize=${TRIAX_SANITIZE} -fno-omit-frame-pointer)
+  target_link_options(triax_flags INTERFACE -fsanitize=${TRIAX_SANITIZE})
+endif()

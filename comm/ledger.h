@@ -1,0 +1,44 @@
+// Counts what every communicator does: calls, payload bytes, bytes sent per rank, seconds.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+
+namespace triax::comm {
+
+enum class Operation : uint8_t {
+  AllReduce, Reduce, AllGather, ReduceScatter, Broadcast, AllToAll, Send, Recv, Barrier
+};
+const char* name_of(Operation op);
+
+struct LedgerEntry {
+  int64_t calls = 0;
+  int64_t payload_bytes = 0;  ///< nccl-tests' size: all_reduce the buffer, all_gather the output, reduce_scatter the input
+  double sent_bytes = 0;      ///< payload times the busbw factor: what one rank puts on the wire
+  double busy_s = 0;          ///< from start to completion
+  double exposed_s = 0;       ///< time the caller stood in wait()
+};
+
+/// bytes one rank sends for a payload in a group of n: all_reduce 2(n-1)/n, all_gather, reduce_scatter, all_to_all
+/// (n-1)/n, reduce, broadcast and send 1, recv and barrier 0.
+double sent_bytes(Operation op, int64_t payload_bytes, int group_size);
+
+/// Thread-safe. Keys are (group name, operation).
+class Ledger {
+ public:
+  using Key = std::pair<std::string, Operation>;
+  void record(const std::string& group, Operation op, int64_t payload_bytes, double sent, double busy_s);
+  void record_exposed(const std::string& group, Operation op, double exposed_s);
+  std::map<Key, LedgerEntry> snapshot() const;
+  double total_sent_bytes() const;
+  double total_exposed_s(const std::string& group) const;
+  void reset();
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<Key, LedgerEntry> entries_;
+};
+
+}  // namespace triax::comm

@@ -1,0 +1,30 @@
+// Initialises and finalises MPI; the first object that main makes.
+#pragma once
+
+#include <string>
+
+namespace triax::comm {
+
+/// MPI_Init_thread(MULTIPLE), MPI_ERRORS_RETURN on MPI_COMM_WORLD. Refuses (ConfigError, with the srun or mpiexec line
+/// that works) a launch by Slurm whose processes came up as separate worlds of one.
+class MpiSession {
+ public:
+  MpiSession(int* argc, char*** argv);
+  ~MpiSession();  ///< finalises; an abort in progress does not
+  MpiSession(const MpiSession&) = delete;
+  MpiSession& operator=(const MpiSession&) = delete;
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  const std::string& host() const { return host_; }
+  /// Ranks of this host, and this rank's index among them.
+  int local_size() const { return local_size_; }
+  int local_rank() const { return local_rank_; }
+  /// Ends the whole job with this exit code; other ranks may wait in a collective.
+  [[noreturn]] void abort(int exit_code);
+
+ private:
+  int rank_ = 0, size_ = 1, local_size_ = 1, local_rank_ = 0;
+  std::string host_;
+};
+
+}  // namespace triax::comm

@@ -1,0 +1,90 @@
+// The ranks as a grid of tensor, context, data and pipeline axes, and the communicators along them.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "comm/ledger.h"
+#include "comm/mpi_session.h"
+
+namespace triax::comm {
+
+enum class Axis { Tensor, Context, Data, Pipeline };
+/// "tp", "cp", "dp", "pp".
+const char* name_of(Axis axis);
+
+/// tp innermost. TpCpDpPp is Megatron's default; TpCpPpDp is --use-tp-pp-dp-mapping.
+enum class RankOrder { TpCpDpPp, TpCpPpDp };
+
+struct GridShape {
+  int tensor = 1;
+  int context = 1;
+  int data = 1;
+  int pipeline = 1;
+  RankOrder order = RankOrder::TpCpDpPp;
+  int size_of(Axis axis) const;
+  int world() const { return tensor * context * data * pipeline; }
+};
+
+struct GridCoord {
+  int tensor = 0, context = 0, data = 0, pipeline = 0;
+  int along(Axis axis) const;
+  bool operator==(const GridCoord&) const = default;
+};
+
+/// Pure functions of the shape: world rank <-> coordinates, and the world ranks of the group along `axis` of `rank`.
+GridCoord coord_of(const GridShape& shape, int world_rank);
+int rank_of(const GridShape& shape, const GridCoord& coord);
+std::vector<int> group_of(const GridShape& shape, int world_rank, Axis axis);
+
+struct GridOptions {
+  GridShape shape;
+  int kv_replication = 1;        ///< consecutive tp ranks that hold the same KV heads (tp / KV heads when tp is larger)
+  double timeout_s = 600;        ///< deadline of every wait
+  bool shared_memory = true;     ///< use shared windows inside a host
+  int fake_nodes = 0;            ///< 0: real nodes; n: pretend that the host is n nodes (tests)
+  std::string delay_spec;        ///< injected delays, empty for none (comm/delay.h)
+};
+
+/// Owns every communicator; all are made in the constructor, in one global order, on every rank alike.
+class ProcessGrid {
+ public:
+  ProcessGrid(MpiSession& session, const GridOptions& options);
+  ~ProcessGrid();
+  ProcessGrid(const ProcessGrid&) = delete;
+  ProcessGrid& operator=(const ProcessGrid&) = delete;
+
+  const GridShape& shape() const { return shape_; }
+  const GridCoord& coord() const { return coord_; }
+  int world_rank() const { return world_rank_; }
+  /// Group along an axis. tp works inline on the caller; dp works on the communication thread, so it overlaps.
+  Communicator& axis(Axis axis);
+  Communicator& tensor() { return axis(Axis::Tensor); }
+  Communicator& data() { return axis(Axis::Data); }
+  Communicator& pipeline() { return axis(Axis::Pipeline); }
+  /// tp x pp ranks of one model replica: gradient norm and overflow flags.
+  Communicator& model_parallel();
+  /// First and last pipeline stage of this rank's (tp, dp); size 1 when pp = 1 or the rank is in the middle.
+  Communicator& embedding();
+  /// tp ranks that hold the same KV heads; size 1 without replication.
+  Communicator& kv_replicas();
+  Communicator& world();
+  /// Node of each world rank.
+  const std::vector<int>& nodes() const { return nodes_; }
+  /// Bytes, calls and seconds of all operations of all groups of this rank.
+  Ledger& ledger() { return ledger_; }
+
+ private:
+  struct Impl;
+  GridShape shape_;
+  GridCoord coord_;
+  int world_rank_ = 0;
+  std::vector<int> nodes_;
+  Ledger ledger_;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace triax::comm
