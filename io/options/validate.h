@@ -1,0 +1,24 @@
+// One validation for train and plan: all that can be checked before any data is read, all faults in one message.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "io/run_options.h"
+
+namespace triax::io {
+
+/// Plan needs neither data nor a learning rate.
+enum class Purpose { Train, Plan };
+
+/// Every fault of a run on `world_size` ranks: option, value, rule, nearest legal values. Empty: the run is legal.
+std::vector<std::string> faults(const RunOptions& options, int world_size, Purpose purpose = Purpose::Train);
+
+/// Throws ConfigError with all faults; else fills what is derived: data parallel size, global batch, micro-batches,
+/// train_iters from train_samples, decay length, bucket size, group size. Calling it twice changes nothing.
+void resolve(RunOptions& options, int world_size, Purpose purpose = Purpose::Train);
+
+/// The layer map of resolved options.
+parallel::LayerMap layer_map_of(const RunOptions& options);
+
+}  // namespace triax::io

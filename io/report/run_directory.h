@@ -1,0 +1,45 @@
+// The directory of one run: chosen so that no other run's is overwritten; run.json and resolved.cfg before step 1.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "io/options/options.h"
+
+namespace triax::io {
+
+/// What run.json records besides the options. Strings are empty when unknown.
+struct RunFacts {
+  std::string version, commit, compiler;
+  std::vector<std::string> command_line;
+  int world_size = 1;
+  std::vector<std::string> hosts;            ///< host of each rank
+  std::string device = "cpu";
+  std::string program_hash;                  ///< 16 hex digits
+  std::string data_hash, tokenizer_hash;
+  std::map<std::string, std::string> libraries;  ///< name -> version
+  int64_t parameters = 0;
+  double peak_tflops = 0;
+};
+
+struct RunDirectory {
+  std::string path;
+  bool continued = false;  ///< a restart of the same Slurm job goes on in its directory
+  std::string file(const std::string& name) const { return path + "/" + name; }
+};
+
+/// Called by one rank. Default name runs/<model>-<layout>-<date>, or -<SLURM_JOB_ID> under Slurm. A directory that
+/// has a run.json of another run is refused (given by --run-dir) or avoided by a suffix -2, -3 (default name).
+RunDirectory open_run_directory(const RunOptions& options, const std::string& slurm_job_id);
+/// "tp2-pp2-dp2".
+std::string layout_name(const RunOptions& options);
+/// Writes run.json (a restart keeps the earlier ones as run-1.json, ...) and resolved.cfg.
+void write_run_files(const RunDirectory& directory, const ParsedOptions& parsed, const RunFacts& facts,
+                     const std::string& slurm_job_id);
+std::string run_json(const ParsedOptions& parsed, const RunFacts& facts, const std::string& slurm_job_id);
+/// Environment variables that shape a run (OMP_*, SLURM_*, MPICH_*, UCX_*, ... never secrets), name -> value.
+std::map<std::string, std::string> allowed_environment();
+
+}  // namespace triax::io
