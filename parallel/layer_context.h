@@ -17,20 +17,20 @@ enum class WeightGradient { Now, Later };
 
 struct LayerContext {
   kernels::Device* device = nullptr;
-  Arena* arena = nullptr;                     ///< activations and workspace
-  comm::Communicator* tensor = nullptr;       ///< tp group, t ranks
-  DType dtype = DType::Float32;               ///< parameters and activations
-  DType state_dtype = DType::Float32;         ///< gradients and statistics
+  Arena* arena = nullptr;                ///< activations and workspace
+  comm::Communicator* tensor = nullptr;  ///< tp group, t ranks
+  DType dtype = DType::Float32;          ///< parameters and activations
+  DType state_dtype = DType::Float32;    ///< gradients and statistics
   SequenceParallel sequence_parallel = SequenceParallel::No;
-  int64_t seq_length = 0;                     ///< s
-  int64_t micro_batch = 0;                    ///< b
+  int64_t seq_length = 0;   ///< s
+  int64_t micro_batch = 0;  ///< b
   uint64_t seed = 0;
-  const kernels::StepBlock* step = nullptr;   ///< device memory
+  const kernels::StepBlock* step = nullptr;  ///< device memory
 
   int t() const { return tensor->size(); }
   bool sp() const { return sequence_parallel == SequenceParallel::Yes && t() > 1; }
-  int64_t tokens() const { return seq_length * micro_batch; }                      ///< T
-  int64_t local_tokens() const { return sp() ? tokens() / t() : tokens(); }        ///< rows outside of tp regions
+  int64_t tokens() const { return seq_length * micro_batch; }                ///< T
+  int64_t local_tokens() const { return sp() ? tokens() / t() : tokens(); }  ///< rows outside of tp regions
   int64_t local_begin() const { return sp() ? local_tokens() * tensor->rank() : 0; }
   Buffer activation(int64_t rows, int64_t cols) const {
     return arena->allocate(dtype, rows * cols, MemoryCategory::Activations);

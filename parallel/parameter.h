@@ -35,19 +35,19 @@ struct ShardSpec {
 };
 
 struct Parameter {
-  std::string name;                   ///< global, e.g. "model.layers.3.self_attn.q_proj.weight"
+  std::string name;  ///< global, e.g. "model.layers.3.self_attn.q_proj.weight"
   ShardSpec spec;
-  std::vector<int64_t> local_shape;   ///< [rows, cols] or [n], padding included
+  std::vector<int64_t> local_shape;  ///< [rows, cols] or [n], padding included
   InitKind init = InitKind::Normal;
   double init_std = 0;
-  bool weight_decay = true;           ///< false for biases and norms (Megatron)
-  bool tied_copy = false;             ///< second copy of the word embedding, on the last stage: not counted, not written
-  bool tied = false;                  ///< gradient is also summed over the embedding group
+  bool weight_decay = true;  ///< false for biases and norms (Megatron)
+  bool tied_copy = false;    ///< second copy of the word embedding, on the last stage: not counted, not written
+  bool tied = false;         ///< gradient is also summed over the embedding group
   int unit = 0;
-  int64_t offset = 0;                 ///< first element in the flat buffers
-  int64_t numel = 0;                  ///< local elements, padding rows included
-  Tensor weight;                      ///< compute dtype
-  Tensor grad;                        ///< gradient dtype, accumulated over micro-batches
+  int64_t offset = 0;  ///< first element in the flat buffers
+  int64_t numel = 0;   ///< local elements, padding rows included
+  Tensor weight;       ///< compute dtype
+  Tensor grad;         ///< gradient dtype, accumulated over micro-batches
 
   /// True elements of this rank: rows of padding excluded.
   int64_t true_numel() const;
@@ -59,7 +59,7 @@ struct Parameter {
 struct ParameterUnit {
   std::string name;
   int chunk = 0;
-  int64_t begin = 0, end = 0;         ///< flat range, whole parameters with their alignment
+  int64_t begin = 0, end = 0;  ///< flat range, whole parameters with their alignment
 };
 
 /// Elements between parameter groups are aligned to this many, and zero.
@@ -106,8 +106,8 @@ struct GradientBucket {
   int64_t begin = 0, end = 0;
   int chunk = 0;
 };
-/// Cuts the flat gradient into buckets of at least `bucket_size` elements at unit borders, last unit first (the order in
-/// which the backward pass finishes them); a bucket never spans chunks.
+/// Cuts the flat gradient into buckets of at least `bucket_size` elements at unit borders, last unit first (the order
+/// in which the backward pass finishes them); a bucket never spans chunks.
 std::vector<GradientBucket> make_buckets(const ParameterStore& store, int64_t bucket_size);
 
 }  // namespace triax::parallel

@@ -11,39 +11,40 @@
 namespace triax::parallel {
 
 enum class OpKind : uint8_t {
-  LoadBatch,        ///< tokens of a micro-batch (first and last virtual stage)
-  Forward,          ///< F
-  Backward,         ///< B = input and weight gradients in one op
-  BackwardInput,    ///< I
-  BackwardWeight,   ///< W
-  SendActivation,   ///< to virtual stage + 1
-  RecvActivation,   ///< from virtual stage - 1
-  SendGradient,     ///< to virtual stage - 1
-  RecvGradient,     ///< from virtual stage + 1
-  SumTensorPartial, ///< gradients of tensors replicated over tp that are partial sums: all-reduce over tp
-  SumTied,          ///< word embedding gradient over the first and last stage
-  ReduceGradients,  ///< bucket of gradients over dp
-  GradientNorm,     ///< overflow test, global norm, clip factor
+  LoadBatch,         ///< tokens of a micro-batch (first and last virtual stage)
+  Forward,           ///< F
+  Backward,          ///< B = input and weight gradients in one op
+  BackwardInput,     ///< I
+  BackwardWeight,    ///< W
+  SendActivation,    ///< to virtual stage + 1
+  RecvActivation,    ///< from virtual stage - 1
+  SendGradient,      ///< to virtual stage - 1
+  RecvGradient,      ///< from virtual stage + 1
+  SumTensorPartial,  ///< gradients of tensors replicated over tp that are partial sums: all-reduce over tp
+  SumTied,           ///< word embedding gradient over the first and last stage
+  ReduceGradients,   ///< bucket of gradients over dp
+  GradientNorm,      ///< overflow test, global norm, clip factor
   OptimizerStep,
 };
-/// "LOAD", "F", "B", "I", "W", "SEND_F", "RECV_F", "SEND_B", "RECV_B", "SUM_TP", "SUM_TIED", "REDUCE_GRAD", "NORM", "OPT".
+/// "LOAD", "F", "B", "I", "W", "SEND_F", "RECV_F", "SEND_B", "RECV_B", "SUM_TP", "SUM_TIED", "REDUCE_GRAD", "NORM",
+/// "OPT".
 const char* name_of(OpKind kind);
 
 enum class Stream : uint8_t { Compute, Tensor, Data, Pipeline, Host };
 
 struct Op {
   OpKind kind = OpKind::Forward;
-  int chunk = 0;         ///< model chunk on this position
-  int micro_batch = 0;   ///< of this replica
-  int bucket = -1;       ///< ReduceGradients
+  int chunk = 0;        ///< model chunk on this position
+  int micro_batch = 0;  ///< of this replica
+  int bucket = -1;      ///< ReduceGradients
   Stream stream = Stream::Compute;
-  int peer_offset = 0;   ///< sends and receives: pipeline position of the peer minus ours, modulo p
-  int64_t match = -1;    ///< sends and receives: equal on both sides, unique in the step; also the message tag
+  int peer_offset = 0;  ///< sends and receives: pipeline position of the peer minus ours, modulo p
+  int64_t match = -1;   ///< sends and receives: equal on both sides, unique in the step; also the message tag
   bool operator==(const Op&) const = default;
 };
 
 struct Program {
-  std::string schedule;             ///< "1f1b", ...
+  std::string schedule;  ///< "1f1b", ...
   int pipeline = 1;
   int chunks = 1;
   int num_micro_batches = 1;

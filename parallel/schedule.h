@@ -14,10 +14,10 @@ const char* name_of(ScheduleKind kind);
 
 struct ScheduleOptions {
   ScheduleKind kind = ScheduleKind::OneFOneB;
-  int pipeline = 1;            ///< p
-  int chunks = 1;              ///< v
-  int num_micro_batches = 1;   ///< m
-  int group_size = 0;          ///< interleaved: micro-batches per group, G >= p; 0 means p
+  int pipeline = 1;           ///< p
+  int chunks = 1;             ///< v
+  int num_micro_batches = 1;  ///< m
+  int group_size = 0;         ///< interleaved: micro-batches per group, G >= p; 0 means p
 };
 
 /// Empty when the schedule can run, else rule and nearest legal value (as ConfigError text).
@@ -27,16 +27,18 @@ std::string check_schedule(const ScheduleOptions& options);
 /// Narayanan et al. 2021 (arXiv 2104.04473) section 2.2.
 std::vector<Op> compute_order(const ScheduleOptions& options, int position);
 
-/// Passes of the training step: compute order -> sends and receives -> gradient sums -> norm and optimizer.
+/// What the passes need to know beside the schedule, per pipeline position.
 struct ProgramOptions {
   ScheduleOptions schedule;
   LayerMap layers;
-  bool tied_embedding = false;      ///< first and last stage hold the word embedding (only matters when p > 1)
-  bool tensor_partial = false;      ///< some gradients need a sum over tp
-  std::vector<int> buckets;         ///< gradient buckets of each position (0 entries when dp = 1)
+  bool tied_embedding = false;  ///< the head shares the word embedding
+  bool tensor_partial = false;  ///< some gradients need a sum over tp or KV replicas
+  std::vector<std::vector<int>>
+      bucket_chunks;  ///< [position][bucket]: chunk of each gradient bucket; empty when dp = 1
 };
+/// Compute order -> batches -> sends and receives -> gradient sums -> norm and optimizer.
 Program make_training_program(const ProgramOptions& options);
-/// Forward only, for evaluation: m micro-batches through the chunks.
+/// Forward only, for evaluation: m micro-batches through the chunks in the schedule's order.
 Program make_evaluation_program(const ProgramOptions& options);
 
 }  // namespace triax::parallel

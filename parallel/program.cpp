@@ -1,0 +1,35 @@
+#include "parallel/program.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <iterator>
+
+#include "base/philox.h"
+
+namespace triax::parallel {
+
+const char* name_of(OpKind kind) {
+  constexpr std::array<const char*, 14> kNames{"LOAD",     "F",           "B",      "I",      "W",
+                                               "SEND_F",   "RECV_F",      "SEND_B", "RECV_B", "SUM_TP",
+                                               "SUM_TIED", "REDUCE_GRAD", "NORM",   "OPT"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+uint64_t hash_of(const Program& program) {
+  std::string text;
+  auto out = std::back_inserter(text);
+  fmt::format_to(out, "{} p{} v{} m{}\n", program.schedule, program.pipeline, program.chunks,
+                 program.num_micro_batches);
+  for (const LayerRange& range : program.layers.stage_layers) fmt::format_to(out, "{}-{} ", range.begin, range.end);
+  for (const auto& ops : program.positions) {
+    text += '\n';
+    for (const Op& op : ops) {
+      fmt::format_to(out, "{}{}:{}:{}:{}:{}:{} ", op.chunk, name_of(op.kind), op.micro_batch, op.bucket,
+                     static_cast<int>(op.stream), op.peer_offset, op.match);
+    }
+  }
+  return stream_of(text);
+}
+
+}  // namespace triax::parallel

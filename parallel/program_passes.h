@@ -1,0 +1,34 @@
+// Passes that turn a compute order into the whole step of one pipeline position. Each takes and returns a list of ops.
+#pragma once
+
+#include <vector>
+
+#include "parallel/program.h"
+
+namespace triax::parallel {
+
+/// Before each Forward a LoadBatch: every stage needs positions and sample ids (rotary angles, dropout), the first also
+/// tokens, the last targets.
+std::vector<Op> insert_loads(const std::vector<Op>& ops);
+
+/// Around each compute op its receive and send. Messages to the next virtual stage travel along the pipeline axis with
+/// offset +1 modulo p (p = 1: none). match = ((2 * virtual stage of the receiver + direction) * m + micro-batch), equal
+/// on both sides.
+std::vector<Op> insert_messages(const std::vector<Op>& ops, const LayerMap& layers, int position,
+                                int num_micro_batches);
+
+/// After the last weight gradient of a chunk: its partial sums over tp, then its buckets over dp. Where the tied
+/// embedding is shared between stages, the chunk's sums wait for SumTied, which is placed at the end so that both
+/// partners reach it.
+struct GradientSums {
+  bool tensor_partial = false;
+  bool tied = false;              ///< this position takes part in the tied sum
+  int tied_chunk = 0;             ///< chunk whose buckets hold the tied embedding
+  std::vector<int> bucket_chunk;  ///< chunk of each bucket, in bucket order
+};
+std::vector<Op> append_gradient_sums(const std::vector<Op>& ops, int chunks, const GradientSums& sums);
+
+/// GradientNorm and OptimizerStep at the end.
+std::vector<Op> append_optimizer(std::vector<Op> ops);
+
+}  // namespace triax::parallel
