@@ -1,0 +1,59 @@
+# Only calls CMake and scripts. `make demo` and `make check` do everything on a fresh machine; docs/install.md tells the rest.
+#   make [PRESET=cpu|cuda|cpu-asan]   build/PRESET/bin/triax      make install PREFIX=/path
+#   make demo                         a 3D-parallel run on 8 ranks from nothing
+#   make check, make check-long       all tests; with the long sweeps
+#   make setup                        look for dependencies, install or list what is missing
+#   make corpus, format, tidy, clean
+# Variables: JOBS=n, CMAKE_ARGS="-DNAME=VALUE ...", TRIAX_WERROR=ON.
+PRESET ?= cpu
+PREFIX ?= $(CURDIR)/install
+CMAKE_ARGS ?=
+TRIAX_WERROR ?=
+# One job per core, but not more than fit: a compile takes up to 2 GB.
+JOBS ?= $(shell n=$$(nproc); g=$$(awk '/MemAvailable/ {print int($$2 / 2000000)}' /proc/meminfo); \
+  [ "$$g" -ge 1 ] || g=1; [ "$$n" -lt "$$g" ] && echo $$n || echo $$g)
+
+build := build/$(PRESET)
+configure_args := $(if $(TRIAX_WERROR),-DTRIAX_WERROR=$(TRIAX_WERROR)) $(CMAKE_ARGS)
+# Outer make's job server does not reach through cmake --build.
+run := env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL
+
+.PHONY: all build configure setup demo check check-long corpus format tidy install clean
+all: build
+
+setup:
+	@scripts/setup.sh $(CMAKE_ARGS)
+
+# The generator is chosen once: Ninja where it is, unless CMAKE_GENERATOR says otherwise.
+configure:
+	@[ -f $(build)/.configured ] || scripts/setup.sh $(CMAKE_ARGS)
+	@if [ ! -f $(build)/CMakeCache.txt ] && [ -z "$$CMAKE_GENERATOR" ] && command -v ninja >/dev/null; then \
+	  export CMAKE_GENERATOR=Ninja; fi; \
+	$(run) cmake --preset $(PRESET) $(configure_args) && touch $(build)/.configured
+
+build: configure
+	@$(run) cmake --build --preset $(PRESET) --parallel $(JOBS)
+
+demo: setup build
+	@scripts/demo.sh $(build)/bin/triax
+
+check: setup build
+	@$(run) scripts/check.sh $(PRESET) $(build)
+
+check-long: setup build
+	@$(run) scripts/check.sh $(PRESET)-long $(build)
+
+corpus:
+	@scripts/corpus.sh
+
+install: build
+	@$(run) cmake --install $(build) --prefix "$(PREFIX)"
+
+format:
+	@scripts/lint.sh format
+
+tidy: configure
+	@scripts/lint.sh tidy $(build) $(JOBS)
+
+clean:
+	rm -rf build

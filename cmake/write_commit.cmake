@@ -1,0 +1,22 @@
+# cmake -DGIT= -DSOURCE= -DOUTPUT= -P: writes the commit of SOURCE to OUTPUT, only if the text changes. "-dirty" means that
+# tracked files differ from it; "unknown" that SOURCE is no git checkout.
+set(commit unknown)
+if(GIT AND EXISTS ${SOURCE}/.git)
+  execute_process(COMMAND ${GIT} -C ${SOURCE} rev-parse --short=12 HEAD
+    OUTPUT_VARIABLE head OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE status)
+  if(status EQUAL 0)
+    set(commit ${head})
+    execute_process(COMMAND ${GIT} -C ${SOURCE} diff-index --quiet HEAD -- RESULT_VARIABLE differs ERROR_QUIET OUTPUT_QUIET)
+    if(NOT differs EQUAL 0)
+      string(APPEND commit "-dirty")
+    endif()
+  endif()
+endif()
+set(text "#pragma once\n#define TRIAX_COMMIT \"${commit}\"\n")
+set(old "")
+if(EXISTS ${OUTPUT})
+  file(READ ${OUTPUT} old)
+endif()
+if(NOT text STREQUAL old)
+  file(WRITE ${OUTPUT} "${text}")
+endif()
