@@ -42,6 +42,9 @@ class IndexedDataset {
   /// The document that holds a sequence (binary search).
   int64_t document_of(int64_t sequence) const;
 
+  /// The whole `.bin`.
+  std::span<const std::byte> raw_tokens() const { return {bin_.data(), bin_.size()}; }
+
   /// out = tokens [offset, offset + out.size()) of a sequence. Throws RunTimeError, which names prefix and document,
   /// for a token outside [0, vocab_size); vocab_size 0 checks against int32 only.
   void read(int64_t sequence, int64_t offset, std::span<int32_t> out, int64_t vocab_size = 0) const;

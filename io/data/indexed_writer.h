@@ -12,8 +12,8 @@
 
 namespace triax::io {
 
-/// Tokens go to a temporary file as they come (16 bytes of memory per document); finish() flushes both files to disk
-/// and renames them, so that a reader sees the old pair, or after both renames the new one. Without finish() nothing
+/// Tokens go to a temporary file as they come (12 bytes of memory per document); finish() flushes both files to disk,
+/// removes an old index and renames, so that a reader never sees an index beside other tokens. Without finish() nothing
 /// remains.
 class IndexedDatasetWriter {
  public:
@@ -33,6 +33,7 @@ class IndexedDatasetWriter {
   int64_t tokens() const { return bytes_ / size_of(type_); }
 
  private:
+  std::string prefix_;
   TokenType type_;
   AtomicFile bin_;
   AtomicFile idx_;

@@ -1,0 +1,89 @@
+#include "io/data/atomic_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+#include "base/error.h"
+
+namespace triax::io {
+
+namespace {
+
+constexpr size_t kBufferBytes = size_t{1} << 20;
+
+// Distinct over the processes of all hosts that share the directory, and over the files of one process.
+std::string temporary_name(const std::string& path) {
+  static std::atomic<unsigned> next{0};
+  std::array<char, 256> host{};
+  ::gethostname(host.data(), host.size() - 1);
+  return fmt::format("{}.tmp.{}.{}.{}", path, host.data(), ::getpid(), next.fetch_add(1));
+}
+
+}  // namespace
+
+AtomicFile::AtomicFile(const std::string& path) : path_(path), temporary_(temporary_name(path)) {
+  buffer_.reserve(kBufferBytes);
+  descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (descriptor_ < 0) fail("create");
+}
+
+AtomicFile::~AtomicFile() {
+  if (descriptor_ < 0) return;
+  ::close(descriptor_);
+  ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::write(const void* data, size_t size_bytes) {
+  const auto* bytes = static_cast<const std::byte*>(data);
+  if (buffer_.size() + size_bytes > kBufferBytes) {
+    write_through(buffer_.data(), buffer_.size());
+    buffer_.clear();
+    if (size_bytes >= kBufferBytes) {
+      write_through(bytes, size_bytes);
+      return;
+    }
+  }
+  buffer_.insert(buffer_.end(), bytes, bytes + size_bytes);
+}
+
+void AtomicFile::write_through(const std::byte* data, size_t size_bytes) {
+  while (size_bytes > 0) {
+    const ssize_t written = ::write(descriptor_, data, size_bytes);
+    if (written < 0) {
+      if (errno == EINTR) continue;
+      fail("write");
+    }
+    data += written;
+    size_bytes -= static_cast<size_t>(written);
+  }
+}
+
+void AtomicFile::commit() {
+  write_through(buffer_.data(), buffer_.size());
+  buffer_.clear();
+  if (::fsync(descriptor_) != 0) fail("flush to disk");
+  if (std::rename(temporary_.c_str(), path_.c_str()) != 0) fail("rename");
+  ::close(descriptor_);
+  descriptor_ = -1;
+  // The rename itself is durable only once the directory is; file systems that cannot flush one say EINVAL.
+  const std::filesystem::path parent = std::filesystem::path(path_).parent_path();
+  const int directory = ::open(parent.empty() ? "." : parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (directory >= 0) {
+    ::fsync(directory);
+    ::close(directory);
+  }
+}
+
+void AtomicFile::fail(const char* what) const {
+  throw RunTimeError(fmt::format("{}: cannot {} (as {}): {}", path_, what, temporary_, std::strerror(errno)));
+}
+
+}  // namespace triax::io
