@@ -16,18 +16,17 @@ struct StageOptions {
   ModelConfig model;
   parallel::LayerMap layers;
   parallel::Recompute recompute;
-  int position = 0;            ///< pipeline position of this rank
-  int kv_replica = 0;          ///< index among the tp ranks that share KV heads
+  int position = 0;  ///< pipeline position of this rank
 };
 
-/// Activations of one micro-batch in one chunk, from its forward to its weight gradient. Reused for later micro-batches.
+/// Activations of one micro-batch in one chunk, from its forward to its weight gradient. Reused for later
+/// micro-batches.
 class ChunkState;
 
 /// One model chunk (virtual stage).
 class Chunk {
  public:
-  Chunk(const StageOptions& options, int chunk, const parallel::LayerContext& context,
-        parallel::ParameterStore& store);
+  Chunk(const StageOptions& options, int chunk, const parallel::LayerContext& context, parallel::ParameterStore& store);
   ~Chunk();
   Chunk(const Chunk&) = delete;
   Chunk& operator=(const Chunk&) = delete;
@@ -36,9 +35,9 @@ class Chunk {
   bool last() const;   ///< holds final norm, head and loss
   std::unique_ptr<ChunkState> make_state() const;
 
-  /// input: [T', h] with T' = local_tokens(), empty on the first virtual stage. Returns [T', h]; empty on the last, where
-  /// loss_sum[1] (fp64, host-readable after synchronize) += sum over tokens of mask * loss, the same on all tp ranks.
-  /// The micro-batch's tensors must stay until backward_weight.
+  /// input: [T', h] with T' = local_tokens(), empty on the first virtual stage. Returns [T', h]; empty on the last,
+  /// where loss_sum[1] (fp64, host-readable after synchronize) += sum over tokens of mask * loss, the same on all tp
+  /// ranks. The micro-batch's tensors must stay until backward_weight.
   Buffer forward(ChunkState& state, const parallel::MicroBatch& batch, Buffer input, parallel::Mode mode,
                  Tensor loss_sum);
   /// doutput: [T', h], empty on the last virtual stage (its seed is step->loss_scale / T). Returns the gradient of the
