@@ -1,0 +1,88 @@
+// Executes the program of one pipeline position op by op. It knows neither schedules nor models: order, peers and tags
+// come from the program, the math from a StageWork.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/memory.h"
+#include "comm/communicator.h"
+#include "parallel/program.h"
+
+namespace triax::train {
+
+/// What the ops of a program do: the trainer's model and optimizer, or a fake in tests.
+class StageWork {
+ public:
+  virtual ~StageWork() = default;
+  /// Forward, Backward, BackwardInput, BackwardWeight. `input` is what was received for it, empty where nothing was
+  /// (first virtual stage forward, last one backward, weight gradients). Returns what is to be sent, or nothing.
+  virtual Buffer compute(const parallel::Op& op, Buffer input) = 0;
+  /// Every other op that is not a message: LoadBatch, gradient sums, norm, optimizer.
+  virtual void update(const parallel::Op& op) = 0;
+};
+
+/// Shape of every message between stages: [rows, cols].
+struct MessageShape {
+  DType dtype = DType::Float32;
+  int64_t rows = 0, cols = 0;
+};
+
+/// How early receives are posted. OneAhead: when a message has arrived, the receive of the next one is posted at once, so
+/// it travels during the compute op in between. None: a receive is posted when the program comes to it.
+enum class ReceiveAhead { None, OneAhead };
+
+/// Seconds since the start of the run of the program.
+struct OpTime {
+  double start_s = 0, stop_s = 0;
+};
+
+struct ExecutionTimes {
+  double receive_wait_s = 0;  ///< standing in receives
+  double compute_end_s = 0;   ///< end of the last forward or backward op or send
+  double end_s = 0;
+};
+
+/// Sends never block: their buffers are kept until the peer has them. Blocks only in receives, in what StageWork does, and
+/// at the end until all sends are through. Reused for every step; a steady step allocates only from the arena.
+class Executor {
+ public:
+  /// `ops` must outlive the executor. Messages are MemoryCategory::Communication of `arena`.
+  Executor(std::span<const parallel::Op> ops, int chunks, int num_micro_batches, comm::Communicator& pipeline,
+           Arena& arena, const MessageShape& message, ReceiveAhead ahead);
+
+  /// Runs the whole list once. Throws what the work or a communicator throws.
+  ExecutionTimes run(StageWork& work);
+  /// Of the last run: times()[i] belongs to op i.
+  std::span<const OpTime> times() const { return times_; }
+
+ private:
+  struct Message {
+    Buffer buffer;
+    comm::Work work;
+  };
+  void execute(const parallel::Op& op, StageWork& work);
+  void post_receive();
+  void finish_receive(const parallel::Op& op);
+  void send(const parallel::Op& op);
+  void reap_sends();
+  int peer_of(const parallel::Op& op) const;
+  size_t slot(const parallel::Op& op) const;
+
+  std::span<const parallel::Op> ops_;
+  int num_micro_batches_;
+  comm::Communicator* pipeline_;
+  Arena* arena_;
+  MessageShape message_;
+  ReceiveAhead ahead_;
+  std::vector<size_t> receives_;       ///< indices of receive ops, in order
+  size_t next_receive_ = 0;            ///< first of receives_ that is not posted
+  std::vector<Message> posted_;        ///< in order, at most two
+  std::vector<Message> sends_;         ///< in flight
+  std::vector<Buffer> activations_;    ///< [chunk, micro-batch]: received input or output to send of a forward
+  std::vector<Buffer> gradients_;      ///< the same of a backward
+  std::vector<OpTime> times_;
+};
+
+}  // namespace triax::train

@@ -1,0 +1,60 @@
+#include "train/gradient_norm.h"
+
+#include <algorithm>
+
+namespace triax::train {
+
+std::vector<FlatRange> counted_ranges(const parallel::ParameterStore& store) {
+  std::vector<FlatRange> ranges;
+  bool join = false;
+  for (const parallel::Parameter& p : store.parameters()) {
+    const bool counts = p.spec.replica == 0 && !p.tied_copy;
+    if (counts && join) {
+      ranges.back().end = p.offset + p.numel;
+    } else if (counts) {
+      ranges.push_back({p.offset, p.offset + p.numel});
+    }
+    join = counts;
+  }
+  return ranges;
+}
+
+GradientNorm::GradientNorm(const parallel::ParameterStore& store, comm::Communicator& model_parallel,
+                           kernels::Device& device, Arena& arena)
+    : ranges_(counted_ranges(store)),
+      grad_(store.flat_grad()),
+      group_(&model_parallel),
+      device_(&device),
+      sum_buffer_(arena.allocate(DType::Float64, 1, MemoryCategory::Workspace)),
+      sum_(sum_buffer_.view(DType::Float64, {1})) {}
+
+double GradientNorm::sum_of_squares() {
+  device_->fill(sum_, 0);
+  for (const FlatRange& range : ranges_) device_->sum_of_squares(grad_.range(range.begin, range.end), sum_);
+  device_->synchronize();
+  group_->all_reduce(sum_, comm::ReduceOp::Sum).wait();
+  return *sum_.as<double>();
+}
+
+double mean_factor(int64_t micro_batch_tokens, double loss_scale, double global_tokens) {
+  return static_cast<double>(micro_batch_tokens) / (loss_scale * global_tokens);
+}
+
+double clip_factor(double clip, double norm) {
+  if (clip <= 0) return 1;
+  return std::min(1.0, clip / (norm + 1e-6));
+}
+
+std::string first_nonfinite(const parallel::ParameterStore& store, kernels::Device& device, Arena& arena) {
+  const Buffer buffer = arena.allocate(DType::Float64, 1, MemoryCategory::Workspace);
+  const Tensor count = buffer.view(DType::Float64, {1});
+  for (const parallel::Parameter& p : store.parameters()) {
+    device.fill(count, 0);
+    device.count_nonfinite(p.grad.flat(), count);
+    device.synchronize();
+    if (*count.as<double>() > 0) return p.name;
+  }
+  return "";
+}
+
+}  // namespace triax::train

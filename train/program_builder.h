@@ -1,0 +1,22 @@
+// From resolved options to the grid and the program of the run. Collective where it says so.
+#pragma once
+
+#include "comm/process_grid.h"
+#include "io/run_options.h"
+#include "parallel/schedule.h"
+#include "train/gradient_sync.h"
+
+namespace triax::train {
+
+/// Grid of resolved options. Injected delays are passed on; skip-sync parts of --inject are the trainer's.
+comm::GridOptions grid_options(const io::RunOptions& options);
+
+/// What the program is made of; the same on all ranks. Gathers the buckets of every position over the pipeline and takes
+/// the maximum over the world of "some gradient is a partial sum".
+parallel::ProgramOptions program_options(const io::RunOptions& options, const SyncPlan& plan, comm::ProcessGrid& grid);
+
+/// Ensures that all ranks hold a program of the same hash; throws RunTimeError naming the rank that differs. Collective
+/// over world.
+void check_same_program(const parallel::Program& program, comm::ProcessGrid& grid);
+
+}  // namespace triax::train

@@ -1,0 +1,295 @@
+#include "train/trainer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <new>
+#include <utility>
+
+#include "io/options/validate.h"
+#include "train/batch_source.h"
+#include "train/program_builder.h"
+
+namespace triax::train {
+
+using parallel::Op;
+using parallel::OpKind;
+
+namespace {
+
+parallel::LayerContext layer_context(comm::ProcessGrid& grid, kernels::Device& device, Arena& arena,
+                                     const io::RunOptions& options, const kernels::StepBlock* step) {
+  parallel::LayerContext context;
+  context.device = &device;
+  context.arena = &arena;
+  context.tensor = &grid.tensor();
+  context.dtype = io::compute_dtype(options.control.precision);
+  context.state_dtype = io::state_dtype(options.control.precision);
+  context.sequence_parallel =
+      options.parallel.sequence_parallel ? parallel::SequenceParallel::Yes : parallel::SequenceParallel::No;
+  context.seq_length = options.model.seq_length;
+  context.micro_batch = options.batch.micro_batch_size;
+  context.seed = options.control.seed;
+  context.step = step;
+  return context;
+}
+
+Tensor scalar(Arena& arena, Buffer& buffer) {
+  buffer = arena.allocate(DType::Float64, 1, MemoryCategory::Workspace);
+  return buffer.view(DType::Float64, {1});
+}
+
+double counted(const parallel::MicroBatch& batch, int64_t tokens) {
+  if (!batch.loss_mask) return static_cast<double>(tokens);
+  const float* mask = batch.loss_mask.as<float>();
+  double sum = 0;
+  for (int64_t i = 0; i < tokens; ++i) sum += static_cast<double>(mask[i]);
+  return sum;
+}
+
+}  // namespace
+
+Trainer::Trainer(comm::ProcessGrid& grid, kernels::Device& device, Arena& arena, const io::RunOptions& options,
+                 Use use)
+    : grid_(&grid),
+      device_(&device),
+      arena_(&arena),
+      options_(options),
+      use_(use),
+      step_buffer_(arena.allocate(sizeof(kernels::StepBlock), MemoryCategory::Workspace)),
+      step_(new (step_buffer_.data()) kernels::StepBlock()),
+      loss_sum_(scalar(arena, loss_buffer_)),
+      count_(scalar(arena, count_buffer_)),
+      context_(layer_context(grid, device, arena, options, step_)),
+      scaler_(options.optimizer, options.control.precision),
+      exchange_(grid.world(), arena) {
+  const model::StageOptions stage{options.model, io::layer_map_of(options), options.parallel.recompute,
+                                  grid.coord().pipeline};
+  chunks_ = model::make_chunks(stage, context_, store_);
+  store_.allocate(context_.dtype, context_.state_dtype, arena, grid.data());
+  const auto m = static_cast<size_t>(options.batch.num_micro_batches);
+  states_.resize(chunks_.size());
+  for (ChunkStates& states : states_) states.in_use.resize(m);
+  views_.resize(m);
+  sync_ = std::make_unique<GradientSync>(
+      make_sync_plan(store_, static_cast<int>(chunks_.size()), options.parallel.ddp_bucket_size), store_, grid, device,
+      options.parallel.overlap_grad_reduce ? Overlap::Yes : Overlap::No, parse_skipped_sync(options.control.inject));
+  if (use == Use::Train) {
+    schedule_ = make_lr_schedule(options.optimizer, options.batch);
+    optimizer_ = std::make_unique<Optimizer>(options.optimizer, store_, device, arena, context_.state_dtype,
+                                             FlatRange{0, store_.numel()});
+    norm_ = std::make_unique<GradientNorm>(store_, grid.model_parallel(), device, arena);
+  }
+  build_programs();
+  progress_.loss_scale = scaler_.state();
+}
+
+Trainer::~Trainer() = default;
+
+void Trainer::build_programs() {
+  const parallel::ProgramOptions options = program_options(options_, sync_->plan(), *grid_);
+  program_ = parallel::make_training_program(options);
+  evaluation_program_ = parallel::make_evaluation_program(options);
+  const MessageShape message{context_.dtype, context_.local_tokens(), options_.model.hidden_size};
+  const ReceiveAhead ahead = options_.parallel.overlap_p2p ? ReceiveAhead::OneAhead : ReceiveAhead::None;
+  const auto position = static_cast<size_t>(grid_->coord().pipeline);
+  const auto executor = [&](const parallel::Program& program) {
+    return std::make_unique<Executor>(program.positions[position], program.chunks, program.num_micro_batches,
+                                      grid_->pipeline(), *arena_, message, ahead);
+  };
+  executor_ = executor(program_);
+  evaluator_ = executor(evaluation_program_);
+}
+
+void Trainer::initialize() {
+  parallel::initialize_parameters(store_, options_.control.seed, weight_source());
+  weights_changed();
+}
+
+Tensor Trainer::weight_source() {
+  if (optimizer_) return optimizer_->master();
+  if (context_.dtype == context_.state_dtype) return store_.flat_weight();
+  if (!staging_buffer_) {
+    staging_buffer_ = arena_->allocate(context_.state_dtype, store_.numel(), MemoryCategory::Staging);
+    device_->fill(staging_buffer_.view(context_.state_dtype, {store_.numel()}), 0);
+  }
+  return staging_buffer_.view(context_.state_dtype, {store_.numel()});
+}
+
+void Trainer::weights_changed() {
+  if (optimizer_) {
+    optimizer_->weights_from_master();
+  } else if (staging_buffer_) {
+    device_->copy(staging_buffer_.view(context_.state_dtype, {store_.numel()}), store_.flat_weight());
+    staging_buffer_.reset();
+  }
+  device_->synchronize();
+}
+
+StepResult Trainer::train_step(const StepInput& input) {
+  ensure(use_ == Use::Train, "Trainer::train_step: made for evaluation");
+  mode_ = parallel::Mode::Train;
+  batches_ = input.batches;
+  prepare_step();
+  const ExecutionTimes times = executor_->run(*this);
+  device_->synchronize();
+
+  StepResult result;
+  result.grad_norm = grad_norm_;
+  result.learning_rate = step_->learning_rate;
+  result.loss_scale = step_->loss_scale;
+  result.skipped = step_->skip != 0;
+  result.totals = combine(exchange_.exchange(report(input, times)), grid_->shape().pipeline);
+  if (!std::isfinite(result.totals.loss) && !result.skipped) fail_nonfinite(result.totals.loss);
+  scaler_.update(result.skipped);
+  if (!result.skipped) ++progress_.updates;
+  ++progress_.iteration;
+  progress_.consumed_samples += options_.batch.global_batch_size;
+  progress_.loss_scale = scaler_.state();
+  return result;
+}
+
+void Trainer::prepare_step() {
+  scaler_.restore(progress_.loss_scale);
+  *step_ = kernels::StepBlock();
+  step_->step = progress_.iteration;
+  step_->update = progress_.updates + 1;
+  step_->learning_rate = learning_rate(
+      schedule_, static_cast<double>(progress_.updates) * static_cast<double>(options_.batch.global_batch_size));
+  step_->loss_scale = scaler_.scale();
+  device_->fill(store_.flat_grad(), 0);
+  device_->fill(loss_sum_, 0);
+  counted_tokens_ = 0;
+}
+
+Buffer Trainer::compute(const Op& op, Buffer input) {
+  model::Chunk& chunk = *chunks_[static_cast<size_t>(op.chunk)];
+  ChunkStates& states = states_[static_cast<size_t>(op.chunk)];
+  auto& state = states.in_use[static_cast<size_t>(op.micro_batch)];
+  Buffer output;
+  switch (op.kind) {
+    case OpKind::Forward:
+      if (states.free.empty()) states.free.push_back(chunk.make_state());
+      state = std::move(states.free.back());
+      states.free.pop_back();
+      output = chunk.forward(*state, views_[static_cast<size_t>(op.micro_batch)], std::move(input), mode_, loss_sum_);
+      if (mode_ == parallel::Mode::Evaluate) give_back_state(op);
+      break;
+    case OpKind::Backward:
+      output = chunk.backward_input(*state, std::move(input), parallel::WeightGradient::Now);
+      give_back_state(op);
+      break;
+    case OpKind::BackwardInput:
+      output = chunk.backward_input(*state, std::move(input), parallel::WeightGradient::Later);
+      break;
+    default:
+      chunk.backward_weight(*state);
+      give_back_state(op);
+  }
+  device_->synchronize();  // the next op may send the result
+  return output;
+}
+
+void Trainer::give_back_state(const Op& op) {
+  ChunkStates& states = states_[static_cast<size_t>(op.chunk)];
+  states.free.push_back(std::move(states.in_use[static_cast<size_t>(op.micro_batch)]));
+}
+
+void Trainer::update(const Op& op) {
+  switch (op.kind) {
+    case OpKind::LoadBatch: {
+      parallel::MicroBatch& view = views_[static_cast<size_t>(op.micro_batch)];
+      view = view_of(batches_[static_cast<size_t>(op.micro_batch)]);
+      if (chunks_[static_cast<size_t>(op.chunk)]->last() && grid_->coord().tensor == 0) {
+        counted_tokens_ += counted(view, context_.tokens());
+      }
+      return;
+    }
+    case OpKind::SumTensorPartial: return sync_->sum_tensor_partial(op.chunk);
+    case OpKind::SumTied: return sync_->sum_tied();
+    case OpKind::ReduceGradients: return sync_->reduce(op.bucket);
+    case OpKind::GradientNorm: return gradient_norm();
+    case OpKind::OptimizerStep: return optimizer_->step(step_);
+    default: ensure(false, "Trainer: the program holds an op that is not known");
+  }
+}
+
+void Trainer::gradient_norm() {
+  sync_->finish();
+  const double factor = mean_factor(context_.tokens(), step_->loss_scale, global_tokens());
+  grad_norm_ = std::sqrt(norm_->sum_of_squares()) * factor;
+  if (!std::isfinite(grad_norm_)) {
+    if (!scaler_.skips_overflow()) fail_nonfinite(grad_norm_);
+    step_->skip = 1;
+    return;
+  }
+  if (grad_norm_ == 0) {
+    throw RunTimeError(fmt::format("step {}: the gradient norm is exactly 0 on all ranks: no parameter would learn "
+                                   "(all loss-mask entries 0, or a cut in the backward pass)",
+                                   progress_.iteration + 1));
+  }
+  step_->grad_scale = factor * clip_factor(options_.optimizer.clip_grad, grad_norm_);
+}
+
+double Trainer::global_tokens() {
+  const double all = static_cast<double>(options_.batch.global_batch_size) *
+                     static_cast<double>(options_.model.seq_length);
+  if (!options_.data.eod_mask_loss) return all;
+  *count_.as<double>() = counted_tokens_;
+  grid_->world().all_reduce(count_, comm::ReduceOp::Sum).wait();
+  return std::max(1.0, *count_.as<double>());
+}
+
+double Trainer::take_loss_sum() {
+  device_->synchronize();
+  return holds_head() && grid_->coord().tensor == 0 ? *loss_sum_.as<double>() : 0;
+}
+
+RankReport Trainer::report(const StepInput& input, const ExecutionTimes& times) {
+  const comm::Ledger& ledger = grid_->ledger();
+  double exposed = 0;
+  for (const char* group : {"tp", "pp", "dp", "mp", "embedding", "world"}) exposed += ledger.total_exposed_s(group);
+  RankReport r;
+  r.loss_sum = take_loss_sum();
+  r.tokens = counted_tokens_;
+  r.receive_wait_s = times.receive_wait_s;
+  r.compute_end_s = times.compute_end_s;
+  r.exposed_s = exposed - exposed_before_;
+  r.data_wait_s = input.data_wait_s;
+  r.sent_bytes = ledger.total_sent_bytes() - sent_bytes_before_;
+  r.live_bytes = static_cast<double>(arena_->ledger().live_total);
+  r.peak_bytes = static_cast<double>(arena_->ledger().peak_total);
+  r.stop = input.stop;
+  exposed_before_ = exposed;
+  sent_bytes_before_ += r.sent_bytes;
+  return r;
+}
+
+void Trainer::evaluate_step(std::span<const io::MicroBatch> batches) {
+  mode_ = parallel::Mode::Evaluate;
+  batches_ = batches;
+  device_->fill(loss_sum_, 0);
+  counted_tokens_ = 0;
+  evaluator_->run(*this);
+  evaluation_loss_ += take_loss_sum();
+  evaluation_tokens_ += counted_tokens_;
+}
+
+Trainer::Evaluation Trainer::finish_evaluation() {
+  RankReport mine;
+  mine.loss_sum = std::exchange(evaluation_loss_, 0);
+  mine.tokens = std::exchange(evaluation_tokens_, 0);
+  const StepTotals totals = combine(exchange_.exchange(mine), 1);
+  return {totals.loss, totals.tokens};
+}
+
+bool Trainer::holds_tokens() const {
+  return std::any_of(chunks_.begin(), chunks_.end(), [](const auto& c) { return c->first() || c->last(); });
+}
+
+bool Trainer::holds_head() const {
+  return std::any_of(chunks_.begin(), chunks_.end(), [](const auto& c) { return c->last(); });
+}
+
+}  // namespace triax::train

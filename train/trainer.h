@@ -1,0 +1,133 @@
+// One rank's part of a training run: its model chunks, optimizer and gradient sums, driven by the program. It reads no
+// files and prints nothing.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/process_grid.h"
+#include "io/data/batch_loader.h"
+#include "io/run_options.h"
+#include "kernels/device.h"
+#include "model/stage.h"
+#include "parallel/schedule.h"
+#include "train/executor.h"
+#include "train/gradient_norm.h"
+#include "train/gradient_sync.h"
+#include "train/loss_scaler.h"
+#include "train/lr_schedule.h"
+#include "train/optimizer.h"
+#include "train/step_report.h"
+
+namespace triax::train {
+
+/// Whether this rank only runs the model forward (no optimizer state, no gradients' sums), or trains.
+enum class Use { Train, Evaluate };
+
+/// What must be kept to go on: not per-rank, the same on all ranks.
+struct Progress {
+  int64_t iteration = 0;         ///< steps tried; the dropout key of the next one
+  int64_t updates = 0;           ///< steps that changed the weights
+  int64_t consumed_samples = 0;
+  LossScaleState loss_scale;
+};
+
+struct StepInput {
+  std::span<const io::MicroBatch> batches;  ///< m, from BatchSource
+  double data_wait_s = 0;
+  double stop = 0;                          ///< passed on to StepTotals::stop
+};
+
+struct StepResult {
+  StepTotals totals;
+  double grad_norm = 0;       ///< of the mean loss, before clipping; not finite in a skipped step
+  double learning_rate = 0;   ///< used by this update
+  double loss_scale = 1;      ///< used by this step
+  bool skipped = false;       ///< overflow: weights, moments, counters as before
+};
+
+class Trainer final : private StageWork {
+ public:
+  /// Collective: builds chunks, storage, program. Options must be resolved. Weights are zero until initialize() or a load.
+  Trainer(comm::ProcessGrid& grid, kernels::Device& device, Arena& arena, const io::RunOptions& options, Use use);
+  ~Trainer() override;
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
+
+  /// Weights from (seed, tensor name, global index).
+  void initialize();
+  /// One optimizer step over the global batch; collective. Throws RunTimeError for a loss or gradient that is not finite
+  /// (fp16: skips), naming step, rank, stage, first tensor and samples, and for a gradient norm of exactly 0.
+  StepResult train_step(const StepInput& input);
+  /// Forward passes of one global batch; adds to the sums of this rank.
+  void evaluate_step(std::span<const io::MicroBatch> batches);
+  struct Evaluation {
+    double loss = 0;    ///< mean over tokens
+    double tokens = 0;
+  };
+  /// Mean over all evaluate_step() since the last call; collective over world.
+  Evaluation finish_evaluation();
+
+  bool holds_tokens() const;  ///< first or last virtual stage is here
+  bool holds_head() const;
+  parallel::ParameterStore& store() { return store_; }
+  Optimizer* optimizer() { return optimizer_.get(); }
+  const GradientSync& gradient_sync() const { return *sync_; }
+  const parallel::Program& program() const { return program_; }
+  const std::vector<std::unique_ptr<model::Chunk>>& chunks() const { return chunks_; }
+  Progress& progress() { return progress_; }
+  const Executor& executor() const { return *executor_; }
+  /// Tensor of which the masters and weights are filled: state dtype, host, [store().numel()]; weights_changed() after.
+  Tensor weight_source();
+  void weights_changed();
+
+ private:
+  struct ChunkStates {
+    std::vector<std::unique_ptr<model::ChunkState>> free;
+    std::vector<std::unique_ptr<model::ChunkState>> in_use;  ///< [micro-batch]
+  };
+  Buffer compute(const parallel::Op& op, Buffer input) override;
+  void update(const parallel::Op& op) override;
+  void build_programs();
+  void gradient_norm();
+  double global_tokens();
+  void prepare_step();
+  double take_loss_sum();
+  RankReport report(const StepInput& input, const ExecutionTimes& times);
+  [[noreturn]] void fail_nonfinite(double loss);
+  std::string where() const;
+  void give_back_state(const parallel::Op& op);
+
+  comm::ProcessGrid* grid_;
+  kernels::Device* device_;
+  Arena* arena_;
+  io::RunOptions options_;
+  Use use_;
+  Buffer step_buffer_, loss_buffer_, count_buffer_, staging_buffer_;
+  kernels::StepBlock* step_ = nullptr;
+  Tensor loss_sum_, count_;  // [1] fp64
+  parallel::LayerContext context_;
+  parallel::ParameterStore store_;
+  std::vector<std::unique_ptr<model::Chunk>> chunks_;
+  std::vector<ChunkStates> states_;
+  std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<GradientSync> sync_;
+  std::unique_ptr<GradientNorm> norm_;
+  LossScaler scaler_;
+  LrSchedule schedule_;
+  parallel::Program program_, evaluation_program_;
+  std::unique_ptr<Executor> executor_, evaluator_;
+  ReportExchange exchange_;
+  Progress progress_;
+  parallel::Mode mode_ = parallel::Mode::Train;
+  std::span<const io::MicroBatch> batches_;
+  std::vector<parallel::MicroBatch> views_;
+  double counted_tokens_ = 0;  ///< of this rank's share, this step
+  double grad_norm_ = 0;
+  double sent_bytes_before_ = 0, exposed_before_ = 0;
+  double evaluation_loss_ = 0, evaluation_tokens_ = 0;
+};
+
+}  // namespace triax::train

@@ -1,0 +1,38 @@
+// What a run says when a loss or gradient is not finite.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "train/trainer.h"
+
+namespace triax::train {
+
+std::string Trainer::where() const {
+  const comm::GridCoord& c = grid_->coord();
+  return fmt::format("step {}, rank {} (tp {}, pp {}, dp {})", progress_.iteration + 1, grid_->world_rank(), c.tensor,
+                     c.pipeline, c.data);
+}
+
+void Trainer::fail_nonfinite(double loss) {
+  const std::string tensor = first_nonfinite(store_, *device_, *arena_);
+  // The lowest rank that holds one speaks; the gradients of all dp replicas are equal by now.
+  const int none = grid_->world().size();
+  *count_.as<double>() = tensor.empty() ? none : grid_->world_rank();
+  grid_->world().all_reduce(count_, comm::ReduceOp::Min).wait();
+  const int first = static_cast<int>(*count_.as<double>());
+  const int64_t sample = progress_.consumed_samples;
+  const std::string samples =
+      fmt::format("samples {} to {}", sample, sample + options_.batch.global_batch_size - 1);
+  if (first == none) {
+    throw RunTimeError(fmt::format("{}: the loss is {}, all gradients are finite; {}", where(), loss, samples));
+  }
+  if (first != grid_->world_rank()) {
+    throw RunTimeError(fmt::format("step {}: gradient not finite, see rank {}", progress_.iteration + 1, first));
+  }
+  throw RunTimeError(fmt::format("{}: gradient not finite, first tensor {}; {}. Weights are as before the step. Lower "
+                                 "--lr, or set --clip-grad",
+                                 where(), tensor, samples));
+}
+
+}  // namespace triax::train
