@@ -15,15 +15,15 @@ namespace triax::io {
 
 /// What decides the samples of a run. Paths are words as typed after the option of that name.
 struct DatasetRequest {
-  std::vector<std::string> data_path;                                      ///< one blend for all splits
+  std::vector<std::string> data_path;                                         ///< one blend for all splits
   std::vector<std::string> train_data_path, valid_data_path, test_data_path;  ///< or one per split
-  std::string split = "969,30,1";                                          ///< only with data_path
-  std::string cache_path;                                                  ///< --data-cache-path
-  std::string run_dir;                                                     ///< where indices go without a cache path
+  std::string split = "969,30,1";                                             ///< only with data_path
+  std::string cache_path;                                                     ///< --data-cache-path
+  std::string run_dir;                                                        ///< where indices go without a cache path
   bool mock = false;
   SampleCounts samples;
   int64_t seq_length = 0;
-  int64_t vocab_size = 0;                                                  ///< before padding
+  int64_t vocab_size = 0;  ///< before padding
   uint32_t seed = 1234;
 };
 

@@ -29,11 +29,11 @@ std::array<Range, 3> split_sequences(const std::string& split, int64_t sequences
 
 /// How often the data is walked, and whether the last pass is shuffled by itself.
 struct EpochPlan {
-  int64_t tokens_per_epoch = 0;              ///< T
-  int64_t epochs = 1;                        ///< E: smallest with E * T >= num_samples * s + 1
-  int64_t samples = 0;                       ///< N = (E * T - 1) / s, 0 if T is 0
-  int64_t samples_before_last_epoch = 0;     ///< ((E - 1) * T - 1) / s
-  bool separate_last_epoch = false;          ///< E > 1 and fewer than 80 % of the last pass are needed
+  int64_t tokens_per_epoch = 0;           ///< T
+  int64_t epochs = 1;                     ///< E: smallest with E * T >= num_samples * s + 1
+  int64_t samples = 0;                    ///< N = (E * T - 1) / s, 0 if T is 0
+  int64_t samples_before_last_epoch = 0;  ///< ((E - 1) * T - 1) / s
+  bool separate_last_epoch = false;       ///< E > 1 and fewer than 80 % of the last pass are needed
   bool operator==(const EpochPlan&) const = default;
 };
 /// num_samples < 0: one epoch.

@@ -79,7 +79,8 @@ void IndexedDataset::check_header() {
   int64_t end = 0;
   if (sequences_ > 0) {
     const int64_t last = sequences_ - 1;
-    if (byte_offset(0) != 0 || length(last) < 0 || byte_offset(last) < 0) fail("byte offsets are out of range", rebuild);
+    if (byte_offset(0) != 0 || length(last) < 0 || byte_offset(last) < 0)
+      fail("byte offsets are out of range", rebuild);
     end = byte_offset(last) + item * length(last);
   }
   if (end != bin_bytes()) {
@@ -122,11 +123,11 @@ void IndexedDataset::read_as(int64_t sequence, const std::byte* from, std::span<
   }
   const int64_t position =
       (from - bin_.data() - byte_offset(sequence)) / static_cast<int64_t>(sizeof(T)) + static_cast<int64_t>(bad);
-  throw RunTimeError(
-      fmt::format("{}.bin: document {} (sequence {}) has token {} at position {}, outside the vocabulary of {}; the data "
-                  "was made with another tokenizer, or is damaged: give that tokenizer, or build the data again",
-                  prefix_, document_of(sequence), sequence, static_cast<int64_t>(load<T>(from + bad * sizeof(T))),
-                  position, limit));
+  throw RunTimeError(fmt::format(
+      "{}.bin: document {} (sequence {}) has token {} at position {}, outside the vocabulary of {}; the data "
+      "was made with another tokenizer, or is damaged: give that tokenizer, or build the data again",
+      prefix_, document_of(sequence), sequence, static_cast<int64_t>(load<T>(from + bad * sizeof(T))), position,
+      limit));
 }
 
 void IndexedDataset::read(int64_t sequence, int64_t offset, std::span<int32_t> out, int64_t vocab_size) const {

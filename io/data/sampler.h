@@ -17,7 +17,8 @@ struct BatchShape {
 /// batch is that id and the next b - 1. Ids of a step are consumed .. consumed + global - 1, cut into m chunks of b *
 /// d, of which rank r takes [r b, (r + 1) b): the set of a step is the same in every layout, only who computes which
 /// differs.
-inline int64_t first_sample_of(const BatchShape& shape, int64_t consumed_samples, int64_t micro_batch, int64_t dp_rank) {
+inline int64_t first_sample_of(const BatchShape& shape, int64_t consumed_samples, int64_t micro_batch,
+                               int64_t dp_rank) {
   return consumed_samples + micro_batch * shape.micro_batch_size * shape.data_parallel_size +
          dp_rank * shape.micro_batch_size;
 }
