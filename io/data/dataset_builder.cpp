@@ -104,7 +104,7 @@ class Builder {
   // Null when no token of the prefix falls into the split.
   std::unique_ptr<TokenDataset> part(const std::string& prefix, Split split, int64_t samples) {
     auto data = opened_.get(prefix);
-    Range range{0, data->sequences()};
+    SequenceRange range{0, data->sequences()};
     if (!per_split(request_)) range = split_sequences(request_.split, data->sequences())[static_cast<size_t>(split)];
     bool empty = true;
     for (int64_t i = range.begin; i < range.end && empty; ++i) empty = data->length(i) == 0;

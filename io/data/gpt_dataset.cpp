@@ -72,7 +72,7 @@ void build(const IndexedDataset& data, const GptSplit& split, const IndexCache::
 
 }  // namespace
 
-int64_t count_tokens(const IndexedDataset& data, Range sequences) {
+int64_t count_tokens(const IndexedDataset& data, SequenceRange sequences) {
   int64_t tokens = 0;
   for (int64_t i = sequences.begin; i < sequences.end; ++i) tokens += data.length(i);
   return tokens;

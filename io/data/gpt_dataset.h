@@ -16,7 +16,7 @@ namespace triax::io {
 /// What decides the samples of one split of one dataset.
 struct GptSplit {
   Split split = Split::Train;
-  Range sequences;           ///< of the indexed dataset
+  SequenceRange sequences;   ///< of the indexed dataset
   int64_t num_samples = -1;  ///< at least this many; -1: one epoch
   int64_t seq_length = 0;
   uint32_t seed = 0;
@@ -45,6 +45,6 @@ class GptDataset final : public TokenDataset {
 };
 
 /// Tokens of a range of sequences.
-int64_t count_tokens(const IndexedDataset& data, Range sequences);
+int64_t count_tokens(const IndexedDataset& data, SequenceRange sequences);
 
 }  // namespace triax::io

@@ -25,7 +25,7 @@ const char* name_of(Split split) {
   return "unknown";
 }
 
-std::array<Range, 3> split_sequences(const std::string& split, int64_t sequences) {
+std::array<SequenceRange, 3> split_sequences(const std::string& split, int64_t sequences) {
   const auto refuse = [&split]() {
     throw ConfigError(
         fmt::format("--split {}: must be one to three weights of training, validation and test, none negative "
@@ -45,7 +45,7 @@ std::array<Range, 3> split_sequences(const std::string& split, int64_t sequences
   }
   if (weights[0] + weights[1] + weights[2] <= 0) refuse();
   const std::vector<double> shares = normalise(weights);
-  std::array<Range, 3> ranges;
+  std::array<SequenceRange, 3> ranges;
   double from = 0;
   for (size_t i = 0; i < 3; ++i) {
     const double to = from + shares[i];
@@ -75,7 +75,7 @@ EpochPlan plan_epochs(int64_t tokens_per_epoch, int64_t num_samples, int64_t seq
   return plan;
 }
 
-std::vector<int32_t> build_document_index(Range sequences, const EpochPlan& plan, NumpyRandom& random) {
+std::vector<int32_t> build_document_index(SequenceRange sequences, const EpochPlan& plan, NumpyRandom& random) {
   ensure(sequences.end <= std::numeric_limits<int32_t>::max(), "build_document_index: more than 2^31-1 sequences");
   const auto per_epoch = static_cast<size_t>(sequences.size());
   std::vector<int32_t> index(per_epoch * static_cast<size_t>(plan.epochs));

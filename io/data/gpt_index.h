@@ -15,17 +15,17 @@ enum class Split : uint8_t { Train = 0, Valid = 1, Test = 2 };
 /// "train", "valid", "test".
 const char* name_of(Split split);
 
-struct Range {
+struct SequenceRange {
   int64_t begin = 0;
   int64_t end = 0;
   int64_t size() const { return end - begin; }
-  bool operator==(const Range&) const = default;
+  bool operator==(const SequenceRange&) const = default;
 };
 
 /// Sequences of each split: "969,30,1" -> weights, normalised, cumulated; bounds rounded half to even as Python's
 /// round(). Missing trailing weights are 0. Throws ConfigError for what is not one to three non-negative numbers with
 /// a sum above 0.
-std::array<Range, 3> split_sequences(const std::string& split, int64_t sequences);
+std::array<SequenceRange, 3> split_sequences(const std::string& split, int64_t sequences);
 
 /// How often the data is walked, and whether the last pass is shuffled by itself.
 struct EpochPlan {
@@ -40,7 +40,7 @@ struct EpochPlan {
 EpochPlan plan_epochs(int64_t tokens_per_epoch, int64_t num_samples, int64_t seq_length);
 
 /// [E * sequences] sequence ids: E copies shuffled together, or E - 1 together and then the last.
-std::vector<int32_t> build_document_index(Range sequences, const EpochPlan& plan, NumpyRandom& random);
+std::vector<int32_t> build_document_index(SequenceRange sequences, const EpochPlan& plan, NumpyRandom& random);
 
 /// Start of a sample: position in the document index and token offset inside that sequence.
 struct SamplePosition {
