@@ -14,7 +14,7 @@ JOBS ?= $(shell n=$$(nproc); g=$$(awk '/MemAvailable/ {print int($$2 / 2000000)}
   [ "$$g" -ge 1 ] || g=1; [ "$$n" -lt "$$g" ] && echo $$n || echo $$g)
 
 build := build/$(PRESET)
-configure_args := $(if $(TRIAX_WERROR),-DTRIAX_WERROR=$(TRIAX_WERROR)) $(CMAKE_ARGS)
+configure_args := -DTRIAX_WERROR=$(or $(TRIAX_WERROR),OFF) $(CMAKE_ARGS)
 # Outer make's job server does not reach through cmake --build.
 run := env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL
 

@@ -23,6 +23,7 @@ target_include_directories(triax_flags INTERFACE ${CMAKE_SOURCE_DIR})
 target_compile_options(triax_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wshadow -Wno-unknown-pragmas>
   $<$<BOOL:${TRIAX_WERROR}>:-Werror>)
 if(TRIAX_SANITIZE)
-  target_compile_options(triax_flags INTERFACE -fsanitize=${TRIAX_SANITIZE} -fno-omit-frame-pointer)
+  target_compile_options(triax_flags INTERFACE -fsanitize=${TRIAX_SANITIZE}
+    -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(triax_flags INTERFACE -fsanitize=${TRIAX_SANITIZE})
 endif()

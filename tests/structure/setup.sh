@@ -48,4 +48,19 @@ status=0
 out=$(env -u CXX PATH="$work/bare" "$setup" --no-install 2>&1) || status=$?
 [ $status -eq 1 ] && grep -q "C++20 compiler" <<<"$out" && grep -q "CMake" <<<"$out" || fail "does not name the missing tools"
 
+# A parallel HDF5 of another MPI is refused, naming both: a stand-in for it, which loads an MPI of another name.
+cat >"$work/hdf5.c" <<'END'
+int other_mpi(void);
+long H5P_CLS_FILE_ACCESS_ID_g;
+int H5open(void) { return 0; }
+long H5Pcreate(long list) { return list + other_mpi(); }
+int H5Pset_fapl_mpio(long list, int comm, int info) { return comm + info + (int)list; }
+END
+echo 'int other_mpi(void) { return 0; }' >"$work/mpi.c"
+cc -shared -fPIC -Wl,-soname,libmpi.so.99 -o "$work/libmpi.so.99" "$work/mpi.c"
+cc -shared -fPIC -o "$work/libhdf5.so" "$work/hdf5.c" "$work/libmpi.so.99"
+status=0
+out=$("$setup" --no-install -DHDF5_C_LIBRARY_hdf5="$work/libhdf5.so" 2>&1) || status=$?
+[ $status -eq 1 ] && grep -q "was built on another MPI (libmpi.so.99)" <<<"$out" || fail "does not refuse the HDF5 of another MPI"
+
 echo "ok: setup probes, lists and installs as said"
