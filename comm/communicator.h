@@ -22,6 +22,9 @@ class Work {
   class State {
    public:
     virtual ~State() = default;
+    /// From a pool of this thread: a steady step allocates nothing on the heap.
+    static void* operator new(size_t size_bytes);
+    static void operator delete(void* state, size_t size_bytes) noexcept;
     /// Blocks (yielding) until done; throws PeerLost.
     virtual void wait() = 0;
     /// Progresses; true when done.

@@ -39,6 +39,12 @@ struct GridCoord {
 GridCoord coord_of(const GridShape& shape, int world_rank);
 int rank_of(const GridShape& shape, const GridCoord& coord);
 std::vector<int> group_of(const GridShape& shape, int world_rank, Axis axis);
+/// World ranks of the model replica of `world_rank` (tp x pp), ascending.
+std::vector<int> model_parallel_group_of(const GridShape& shape, int world_rank);
+/// First and last pipeline stage; the rank alone when pp = 1 or it is in the middle.
+std::vector<int> embedding_group_of(const GridShape& shape, int world_rank);
+/// `replication` consecutive tp ranks.
+std::vector<int> kv_replica_group_of(const GridShape& shape, int world_rank, int replication);
 
 struct GridOptions {
   GridShape shape;
@@ -49,10 +55,18 @@ struct GridOptions {
   std::string delay_spec;        ///< injected delays, empty for none (comm/delay.h)
 };
 
+/// One rank of a job that does not run: its groups move nothing (comm/phantom.h).
+struct PhantomRank {
+  int world_rank = 0;
+  int ranks_per_node = 8;
+};
+
 /// Owns every communicator; all are made in the constructor, in one global order, on every rank alike.
 class ProcessGrid {
  public:
   ProcessGrid(MpiSession& session, const GridOptions& options);
+  /// Without MPI; shared_memory, fake_nodes and timeout_s play no part.
+  ProcessGrid(const PhantomRank& phantom, const GridOptions& options);
   ~ProcessGrid();
   ProcessGrid(const ProcessGrid&) = delete;
   ProcessGrid& operator=(const ProcessGrid&) = delete;
@@ -72,6 +86,9 @@ class ProcessGrid {
   /// tp ranks that hold the same KV heads; size 1 without replication.
   Communicator& kv_replicas();
   Communicator& world();
+  /// Memory that all ranks of the host can reach: collectives on tensors of arenas over it need no copies inside a host.
+  /// The heap when there are no peers on this host or shared memory is off. Thread-safe; lives as long as the grid.
+  MemoryProvider& memory();
   /// Node of each world rank.
   const std::vector<int>& nodes() const { return nodes_; }
   /// Bytes, calls and seconds of all operations of all groups of this rank.

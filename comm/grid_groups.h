@@ -1,0 +1,51 @@
+// Builds the communicators of a ProcessGrid.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/comm_thread.h"
+#include "comm/delay.h"
+#include "comm/host_memory.h"
+#include "comm/progress.h"
+#include "comm/process_grid.h"
+#include "comm/wait.h"
+
+namespace triax::comm {
+
+/// On which thread a group's collectives run.
+enum class RunsOn { Caller, CommThread };
+
+/// Makes one group after the other; every rank must ask for the same names in the same order.
+class GroupFactory {
+ public:
+  virtual ~GroupFactory() = default;
+  /// `ranks`: world ranks of this rank's group, ascending along the axis. Groups of all ranks are disjoint.
+  std::unique_ptr<Communicator> make(const std::string& name, const std::vector<int>& ranks, RunsOn runs_on);
+  virtual MemoryProvider& memory() = 0;
+  const std::vector<int>& nodes() const { return nodes_; }
+
+ protected:
+  GroupFactory(const GridOptions& options, int world_rank, Ledger& ledger);
+  /// The bare communicator of a group of two ranks or more; called on all ranks, with null for those in groups of one.
+  virtual std::unique_ptr<Communicator> make_bare(const GroupInfo* group, RunsOn runs_on) = 0;
+
+  GridOptions options_;
+  int world_rank_;
+  std::vector<int> nodes_;          ///< of each world rank
+  std::vector<std::string> hosts_;  ///< of each world rank
+
+ private:
+  std::vector<DelayRule> delays_;
+  Ledger* ledger_;
+  std::unique_ptr<CommThread> thread_;
+};
+
+/// Over MPI, with shared memory inside a host. Collective over MPI_COMM_WORLD.
+std::unique_ptr<GroupFactory> make_mpi_groups(const MpiSession& session, const GridOptions& options, Ledger& ledger);
+/// Without MPI: groups that move nothing.
+std::unique_ptr<GroupFactory> make_phantom_groups(const PhantomRank& phantom, const GridOptions& options,
+                                                  Ledger& ledger);
+
+}  // namespace triax::comm

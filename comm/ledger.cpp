@@ -1,0 +1,78 @@
+#include "comm/ledger.h"
+
+namespace triax::comm {
+
+const char* name_of(Operation op) {
+  switch (op) {
+    case Operation::AllReduce: return "all_reduce";
+    case Operation::Reduce: return "reduce";
+    case Operation::AllGather: return "all_gather";
+    case Operation::ReduceScatter: return "reduce_scatter";
+    case Operation::Broadcast: return "broadcast";
+    case Operation::AllToAll: return "all_to_all";
+    case Operation::Send: return "send";
+    case Operation::Recv: return "recv";
+    case Operation::Barrier: return "barrier";
+  }
+  return "?";
+}
+
+double sent_bytes(Operation op, int64_t payload_bytes, int group_size) {
+  const auto payload = static_cast<double>(payload_bytes);
+  const double n = group_size;
+  if (group_size == 1) return 0;
+  switch (op) {
+    case Operation::AllReduce: return 2 * (n - 1) / n * payload;
+    case Operation::AllGather:
+    case Operation::ReduceScatter:
+    case Operation::AllToAll: return (n - 1) / n * payload;
+    case Operation::Reduce:
+    case Operation::Broadcast:
+    case Operation::Send: return payload;
+    case Operation::Recv:
+    case Operation::Barrier: return 0;
+  }
+  return 0;
+}
+
+void Ledger::record(const std::string& group, Operation op, int64_t payload_bytes, double sent, double busy_s) {
+  const std::lock_guard lock(mutex_);
+  LedgerEntry& entry = entries_[{group, op}];
+  ++entry.calls;
+  entry.payload_bytes += payload_bytes;
+  entry.sent_bytes += sent;
+  entry.busy_s += busy_s;
+}
+
+void Ledger::record_exposed(const std::string& group, Operation op, double exposed_s) {
+  const std::lock_guard lock(mutex_);
+  entries_[{group, op}].exposed_s += exposed_s;
+}
+
+std::map<Ledger::Key, LedgerEntry> Ledger::snapshot() const {
+  const std::lock_guard lock(mutex_);
+  return entries_;
+}
+
+double Ledger::total_sent_bytes() const {
+  const std::lock_guard lock(mutex_);
+  double sum = 0;
+  for (const auto& [key, entry] : entries_) sum += entry.sent_bytes;
+  return sum;
+}
+
+double Ledger::total_exposed_s(const std::string& group) const {
+  const std::lock_guard lock(mutex_);
+  double sum = 0;
+  for (const auto& [key, entry] : entries_) {
+    if (key.first == group) sum += entry.exposed_s;
+  }
+  return sum;
+}
+
+void Ledger::reset() {
+  const std::lock_guard lock(mutex_);
+  entries_.clear();
+}
+
+}  // namespace triax::comm

@@ -1,0 +1,102 @@
+#include "comm/ledger_comm.h"
+
+#include "base/clock.h"
+
+namespace triax::comm {
+
+/// An operation still in flight when its call returned.
+class LedgerCommunicator::Entry final : public Work::State {
+ public:
+  Entry(LedgerCommunicator& owner, Operation op, int64_t payload_bytes, double start_s, double call_s, Work work)
+      : owner_(&owner), op_(op), payload_bytes_(payload_bytes), start_s_(start_s), exposed_s_(call_s),
+        work_(std::move(work)) {}
+  void wait() override {
+    const Stopwatch watch;
+    work_.wait();
+    exposed_s_ += watch.elapsed_s();
+    finish();
+  }
+  bool test() override {
+    if (!work_.test()) return false;
+    finish();
+    return true;
+  }
+
+ private:
+  void finish() {
+    if (recorded_) return;
+    recorded_ = true;
+    const double sent = sent_bytes(op_, payload_bytes_, owner_->size());
+    owner_->ledger_->record(owner_->name(), op_, payload_bytes_, sent, now_s() - start_s_);
+    if (owner_->call_time_ == CallTime::Exposed) owner_->ledger_->record_exposed(owner_->name(), op_, exposed_s_);
+  }
+  LedgerCommunicator* owner_;
+  Operation op_;
+  int64_t payload_bytes_;
+  double start_s_;
+  double exposed_s_;
+  Work work_;
+  bool recorded_ = false;
+};
+
+template <class Call>
+Work LedgerCommunicator::record(Operation op, int64_t payload_bytes, Call call) {
+  const double start = now_s();
+  Work work = call();
+  const double call_s = now_s() - start;
+  if (!work.test()) {
+    return Work(std::make_unique<Entry>(*this, op, payload_bytes, start, call_s, std::move(work)));
+  }
+  ledger_->record(name(), op, payload_bytes, sent_bytes(op, payload_bytes, size()), call_s);
+  if (call_time_ == CallTime::Exposed) ledger_->record_exposed(name(), op, call_s);
+  return Work();
+}
+
+Work LedgerCommunicator::all_reduce(Tensor t, ReduceOp op) {
+  return record(Operation::AllReduce, t.bytes(), [&] { return inner_->all_reduce(t, op); });
+}
+
+Work LedgerCommunicator::reduce(Tensor t, ReduceOp op, int root) {
+  return record(Operation::Reduce, t.bytes(), [&] { return inner_->reduce(t, op, root); });
+}
+
+Work LedgerCommunicator::all_gather(Tensor in, Tensor out) {
+  return record(Operation::AllGather, out.bytes(), [&] { return inner_->all_gather(in, out); });
+}
+
+Work LedgerCommunicator::all_gather_v(Tensor in, Tensor out, std::span<const int64_t> counts) {
+  return record(Operation::AllGather, out.bytes(), [&] { return inner_->all_gather_v(in, out, counts); });
+}
+
+Work LedgerCommunicator::reduce_scatter(Tensor in, Tensor out, ReduceOp op) {
+  return record(Operation::ReduceScatter, in.bytes(), [&] { return inner_->reduce_scatter(in, out, op); });
+}
+
+Work LedgerCommunicator::reduce_scatter_v(Tensor in, Tensor out, std::span<const int64_t> counts, ReduceOp op) {
+  return record(Operation::ReduceScatter, in.bytes(), [&] { return inner_->reduce_scatter_v(in, out, counts, op); });
+}
+
+Work LedgerCommunicator::broadcast(Tensor t, int root) {
+  return record(Operation::Broadcast, t.bytes(), [&] { return inner_->broadcast(t, root); });
+}
+
+Work LedgerCommunicator::all_to_all(Tensor in, Tensor out) {
+  return record(Operation::AllToAll, in.bytes(), [&] { return inner_->all_to_all(in, out); });
+}
+
+Work LedgerCommunicator::send(Tensor t, int peer, int tag) {
+  return record(Operation::Send, t.bytes(), [&] { return inner_->send(t, peer, tag); });
+}
+
+Work LedgerCommunicator::recv(Tensor t, int peer, int tag) {
+  return record(Operation::Recv, t.bytes(), [&] { return inner_->recv(t, peer, tag); });
+}
+
+void LedgerCommunicator::barrier() {
+  record(Operation::Barrier, 0, [&] {
+    inner_->barrier();
+    return Work();
+  }).wait();
+}
+
+}  // namespace triax::comm

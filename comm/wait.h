@@ -1,0 +1,52 @@
+// How this layer waits: it polls, gives the core away, and gives up at a deadline with words that name who is missing.
+#pragma once
+
+#include <mpi.h>
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "comm/communicator.h"
+#include "comm/ledger.h"
+
+namespace triax::comm {
+
+/// Who belongs to a group and how long it waits for them.
+struct GroupInfo {
+  std::string name;
+  int rank = 0;                    ///< this rank's index in the group
+  std::vector<int> world_ranks;    ///< of each member
+  std::vector<std::string> hosts;  ///< of each member
+  double timeout_s = 600;
+  int size() const { return static_cast<int>(world_ranks.size()); }
+};
+
+/// Says which operation of which group was not answered. `missing`: group ranks known not to have answered, may be empty.
+[[noreturn]] void throw_peer_lost(const GroupInfo& group, Operation op, int64_t sequence, double waited_s,
+                                  std::span<const int> missing);
+
+/// One wait: pause() between two polls. First it only polls again, then yields the core, then sleeps 20-50 us.
+class Backoff {
+ public:
+  explicit Backoff(double timeout_s) : timeout_s_(timeout_s) {}
+  /// False once the deadline has passed.
+  bool pause();
+  double waited_s() const { return watch_.elapsed_s(); }
+
+ private:
+  double timeout_s_;
+  Stopwatch watch_;
+  int polls_ = 0;
+};
+
+/// Completes all requests (they become MPI_REQUEST_NULL) or throws PeerLost. peers[i]: group rank that requests[i] talks
+/// to; may be empty.
+void wait_all(std::span<MPI_Request> requests, std::span<const int> peers, const GroupInfo& group, Operation op,
+              int64_t sequence);
+
+/// Lets the kernel wake this thread from short sleeps within 1 us instead of 50 us.
+void set_timer_slack();
+
+}  // namespace triax::comm
