@@ -1,0 +1,68 @@
+// Chooses the instruction set at run time.
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+#include "kernels/cpu/kernel_table.h"
+
+namespace triax::kernels {
+
+// Defined in isa/table.cc, compiled once per instruction set (kernels/CMakeLists.txt).
+namespace isa_base { KernelTable make_table(); }
+#if defined(TRIAX_X86_VARIANTS)
+namespace isa_avx2 { KernelTable make_table(); }
+namespace isa_avx512 { KernelTable make_table(); }
+#endif
+
+namespace {
+
+struct Variant {
+  const char* name;
+  bool (*supported)();
+  KernelTable (*make)();
+};
+
+// Best first.
+constexpr Variant kVariants[] = {
+#if defined(TRIAX_X86_VARIANTS)
+    {"avx512",
+     [] {
+       return static_cast<bool>(__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                                __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+                                __builtin_cpu_supports("fma"));
+     },
+     isa_avx512::make_table},
+    {"avx2",
+     [] {
+       return static_cast<bool>(__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                                __builtin_cpu_supports("f16c"));
+     },
+     isa_avx2::make_table},
+#endif
+    {"base", [] { return true; }, isa_base::make_table},
+};
+
+}  // namespace
+
+const KernelTable& cpu_kernel_table(const char* isa) {
+  static const KernelTable tables[] = {
+#if defined(TRIAX_X86_VARIANTS)
+      isa_avx512::make_table(), isa_avx2::make_table(),
+#endif
+      isa_base::make_table()};
+  std::string legal;
+  for (size_t i = 0; i < std::size(kVariants); ++i) {
+    if (!kVariants[i].supported()) continue;
+    if (isa == nullptr || std::string_view(isa) == kVariants[i].name) return tables[i];
+    legal += (legal.empty() ? "" : ", ") + std::string(kVariants[i].name);
+  }
+  throw ConfigError("TRIAX_CPU_ISA=" + std::string(isa) + ": this processor runs " + legal);
+}
+
+const KernelTable& cpu_kernel_table() {
+  const char* wanted = std::getenv("TRIAX_CPU_ISA");
+  return cpu_kernel_table(wanted == nullptr || *wanted == '\0' ? nullptr : wanted);
+}
+
+}  // namespace triax::kernels
