@@ -14,7 +14,8 @@ JOBS ?= $(shell n=$$(nproc); g=$$(awk '/MemAvailable/ {print int($$2 / 2000000)}
   [ "$$g" -ge 1 ] || g=1; [ "$$n" -lt "$$g" ] && echo $$n || echo $$g)
 
 build := build/$(PRESET)
-configure_args := -DTRIAX_WERROR=$(or $(TRIAX_WERROR),OFF) $(CMAKE_ARGS)
+cmake_args := $(subst ;,\;,$(CMAKE_ARGS))
+configure_args := -DTRIAX_WERROR=$(or $(TRIAX_WERROR),OFF) $(cmake_args)
 # Outer make's job server does not reach through cmake --build.
 run := env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL
 
@@ -22,11 +23,11 @@ run := env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL
 all: build
 
 setup:
-	@scripts/setup.sh $(CMAKE_ARGS)
+	@scripts/setup.sh $(cmake_args)
 
 # The generator is chosen once: Ninja where it is, unless CMAKE_GENERATOR says otherwise.
 configure:
-	@[ -f $(build)/.configured ] || scripts/setup.sh $(CMAKE_ARGS)
+	@[ -f $(build)/.configured ] || scripts/setup.sh $(cmake_args)
 	@if [ ! -f $(build)/CMakeCache.txt ] && [ -z "$$CMAKE_GENERATOR" ] && command -v ninja >/dev/null; then \
 	  export CMAKE_GENERATOR=Ninja; fi; \
 	$(run) cmake --preset $(PRESET) $(configure_args) && touch $(build)/.configured

@@ -117,8 +117,9 @@ list_missing() {
 probe "$@"
 if can_install; then
   # A bare machine needs two rounds: the second probe can look for libraries once there is a compiler.
-  for round in 1 2; do
-    [ $((${#missing[@]} + ${#recommended[@]})) -gt 0 ] || break
+  before=
+  while [ $((${#missing[@]} + ${#recommended[@]})) -gt 0 ] && [ "$before" != "${missing[*]} ${recommended[*]}" ]; do
+    before="${missing[*]} ${recommended[*]}"
     apt_install "${missing[@]}" "${recommended[@]}"
     probe "$@"
   done
