@@ -54,6 +54,7 @@ format:
 	@scripts/lint.sh format
 
 tidy: configure
+	@$(run) cmake --build --preset $(PRESET) --target triax_commit
 	@scripts/lint.sh tidy $(build) $(JOBS)
 
 clean:
