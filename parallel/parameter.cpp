@@ -22,7 +22,7 @@ template <class T>
 void initialize(const Parameter& p, uint64_t seed, T* values) {
   const int64_t n = p.true_numel();
   const uint64_t stream = stream_of(p.name);
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (n > 65536)
   for (int64_t i = 0; i < n; ++i) {
     switch (p.init) {
       case InitKind::Zeros:
