@@ -87,20 +87,6 @@ debian_packages() {
 
 can_install() { [ $install = yes ] && [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null 2>&1; }
 
-updated=no
-apt_install() {
-  local packages
-  mapfile -t packages < <(debian_packages "$@")
-  echo "setup: installing ${packages[*]}"
-  export DEBIAN_FRONTEND=noninteractive
-  if [ $updated = no ]; then
-    apt-get -q update </dev/null || { echo "setup: apt-get update failed (no network?)" >&2; exit 1; }
-    updated=yes
-  fi
-  apt-get -q install -y --no-install-recommends "${packages[@]}" </dev/null ||
-    { echo "setup: apt-get install failed" >&2; exit 1; }
-}
-
 list_missing() {
   local key reason
   echo "setup: not found, and needed:"
@@ -112,6 +98,26 @@ list_missing() {
     printf '    Debian: %s\n    RHEL:   %s\n    Spack:  %s\n    conda:  %s\n' "$(column "$key" 5)" "$(column "$key" 6)" \
       "$(column "$key" 7)" "$(column "$key" 8)"
   done
+}
+
+# Where nothing can be installed the user at least learns what is missing.
+give_up() {
+  list_missing "${missing[@]}" >&2
+  echo "setup: $1" >&2
+  exit 1
+}
+
+updated=no
+apt_install() {
+  local packages
+  mapfile -t packages < <(debian_packages "$@")
+  echo "setup: installing ${packages[*]}"
+  export DEBIAN_FRONTEND=noninteractive
+  if [ $updated = no ]; then
+    apt-get -q update </dev/null || give_up "apt-get update failed (no network?)"
+    updated=yes
+  fi
+  apt-get -q install -y --no-install-recommends "${packages[@]}" </dev/null || give_up "apt-get install failed"
 }
 
 probe "$@"

@@ -34,6 +34,13 @@ out=$out$'\n'$(cat "$work/apt.log")
 says "-q install -y --no-install-recommends nlohmann-json3-dev"
 [ "$(wc -l <"$work/apt.log")" -eq 2 ] || fail "calls apt-get more than twice"
 
+# As root without a network: what is missing is listed all the same.
+printf '#!/bin/sh\nexit 100\n' >"$work/bin/apt-get"
+try env PATH="$work/bin:$PATH" "$setup" "$@" $hide -DTRIAX_WITH_DNNL=OFF
+[ $status -eq 1 ] || fail "ends with $status, not 1, where apt-get fails"
+says "apt-get update failed"
+says "Spack:  nlohmann-json"
+
 # Without root: a hidden library with its four names, and a parallel HDF5 of another MPI, refused with the reason. The
 # latter is a stand-in that loads an MPI of another name.
 cat >"$work/hdf5.c" <<'END'
