@@ -13,10 +13,10 @@ namespace triax::io {
 
 /// What chooses a tokenizer; each field is the option of the same name in Megatron.
 struct TokenizerOptions {
-  std::string type;                     ///< --tokenizer-type, see tokenizer_types()
-  std::string model;                    ///< --tokenizer-model: .model, tokenizer.json or its directory, tiktoken file
-  std::string vocab_file;               ///< --vocab-file (GPT2BPETokenizer)
-  std::string merge_file;               ///< --merge-file (GPT2BPETokenizer)
+  std::string type = {};                ///< --tokenizer-type, see tokenizer_types()
+  std::string model = {};               ///< --tokenizer-model: .model, tokenizer.json or its directory, tiktoken file
+  std::string vocab_file = {};          ///< --vocab-file (GPT2BPETokenizer)
+  std::string merge_file = {};          ///< --merge-file (GPT2BPETokenizer)
   int64_t vocab_size = 0;               ///< --vocab-size: NullTokenizer (required), ByteLevelTokenizer (0: 512),
                                         ///< TikTokenizer (0: the file, at most 2^17 with its specials)
   std::string tiktoken_pattern = "v2";  ///< --tiktoken-pattern v1|v2

@@ -13,8 +13,8 @@ namespace triax::io {
 /// What `triax data train-tokenizer` asks for.
 struct TrainTokenizerOptions {
   std::string type = "GPT2BPETokenizer";  ///< GPT2BPETokenizer, HuggingFaceTokenizer or SentencePieceTokenizer
-  std::vector<std::string> inputs;        ///< plain text files
-  std::string output_prefix;              ///< see train_tokenizer
+  std::vector<std::string> inputs = {};   ///< plain text files
+  std::string output_prefix = {};         ///< see train_tokenizer
   int64_t vocab_size = 2048;              ///< with specials and, for BPE, the 256 bytes
   std::string model_type = "bpe";         ///< SentencePiece only: bpe or unigram
   std::string pattern = "gpt2";  ///< BPE only: gpt2, llama3 or qwen2; others than gpt2 need HuggingFaceTokenizer
@@ -22,9 +22,9 @@ struct TrainTokenizerOptions {
 
 /// What was written, and how to open it again.
 struct TrainedTokenizer {
-  TokenizerOptions open;           ///< pass to make_tokenizer
-  std::vector<std::string> files;  ///< every file written
-  int64_t vocab_size = 0;          ///< may fall short of the request when the text has no more pairs
+  TokenizerOptions open;                ///< pass to make_tokenizer
+  std::vector<std::string> files = {};  ///< every file written
+  int64_t vocab_size = 0;               ///< may fall short of the request when the text has no more pairs
 };
 
 /// Yields the next text (a document or a part that ends at a line) or returns false at the end.
