@@ -100,41 +100,43 @@ list_missing() {
   done
 }
 
-# Where nothing can be installed the user at least learns what is missing.
-give_up() {
-  list_missing "${missing[@]}" >&2
-  echo "setup: $1" >&2
-  exit 1
-}
-
-updated=no
+# Installs the packages of the keys given; 1 if apt-get fails, with apt_fault saying how.
+updated=no apt_fault=
 apt_install() {
   local packages
   mapfile -t packages < <(debian_packages "$@")
   echo "setup: installing ${packages[*]}"
   export DEBIAN_FRONTEND=noninteractive
-  if [ $updated = no ]; then
-    apt-get -q update </dev/null || give_up "apt-get update failed (no network?)"
-    updated=yes
+  if [ $updated = no ] && ! apt-get -q update </dev/null; then
+    apt_fault="apt-get update failed (no network?)"
+    return 1
   fi
-  apt-get -q install -y --no-install-recommends "${packages[@]}" </dev/null || give_up "apt-get install failed"
+  updated=yes
+  apt-get -q install -y --no-install-recommends "${packages[@]}" </dev/null && return 0
+  apt_fault="apt-get install failed"
+  return 1
 }
 
 probe "$@"
 if can_install; then
   # A bare machine needs two rounds: the second probe can look for libraries once there is a compiler.
   before=
-  while [ $((${#missing[@]} + ${#recommended[@]})) -gt 0 ] && [ "$before" != "${missing[*]} ${recommended[*]}" ]; do
-    before="${missing[*]} ${recommended[*]}"
-    apt_install "${missing[@]}" "${recommended[@]}"
+  while [ ${#missing[@]} -gt 0 ] && [ "$before" != "${missing[*]}" ]; do
+    before="${missing[*]}"
+    apt_install "${missing[@]}" || break
     probe "$@"
   done
+  # Its absence is no error, nor is a failure to install it.
+  if [ ${#missing[@]} -eq 0 ] && [ ${#recommended[@]} -gt 0 ] && apt_install "${recommended[@]}"; then
+    probe "$@"
+  fi
 fi
 if [ ${#missing[@]} -gt 0 ]; then
   list_missing "${missing[@]}" >&2
   if [ ${#unprobed[@]} -gt 0 ]; then
     echo "setup: without these the libraries cannot be looked for; docs/install.md lists them." >&2
   fi
+  [ -z "$apt_fault" ] || echo "setup: $apt_fault" >&2
   can_install || echo "setup: 'make setup' as root installs them on Debian and Ubuntu; a library in a folder of its own" \
     "is found through CMAKE_PREFIX_PATH (docs/install.md)." >&2
   exit 1

@@ -40,6 +40,9 @@ try env PATH="$work/bin:$PATH" "$setup" "$@" $hide -DTRIAX_WITH_DNNL=OFF
 [ $status -eq 1 ] || fail "ends with $status, not 1, where apt-get fails"
 says "apt-get update failed"
 says "Spack:  nlohmann-json"
+try env PATH="$work/bin:$PATH" "$setup" "$@" -DTRIAX_WITH_DNNL=AUTO -DDNNL_INCLUDE_DIR=/none
+[ $status -eq 0 ] || fail "ends with $status where only oneDNN is missing and apt-get fails"
+says "recommended, not found: oneDNN"
 
 # Without root: a hidden library with its four names, and a parallel HDF5 of another MPI, refused with the reason. The
 # latter is a stand-in that loads an MPI of another name.
