@@ -1,0 +1,186 @@
+#include "io/weights/header.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "base/error.h"
+
+namespace triax::io {
+namespace {
+
+constexpr const char* kFormat = "triax-weights";
+constexpr int64_t kVersion = 1;
+
+/// Names of an enumeration's values, in order.
+template <class E>
+struct EnumNames;
+template <>
+struct EnumNames<model::NormType> {
+  static constexpr std::array<std::string_view, 2> names{"LayerNorm", "RMSNorm"};
+};
+template <>
+struct EnumNames<model::ActivationType> {
+  static constexpr std::array<std::string_view, 2> names{"gelu", "swiglu"};
+};
+template <>
+struct EnumNames<model::PositionType> {
+  static constexpr std::array<std::string_view, 3> names{"learned_absolute", "rope", "none"};
+};
+
+class AttributeWriter {
+ public:
+  explicit AttributeWriter(hid_t file) : file_(file) {}
+  template <class T>
+  void operator()(const char* name, const T& value) {
+    if constexpr (std::is_enum_v<T>) {
+      write(name, std::string(EnumNames<T>::names[static_cast<size_t>(value)]));
+    } else if constexpr (std::is_integral_v<T>) {
+      const auto integer = static_cast<int64_t>(value);
+      write(name, H5T_STD_I64LE, H5T_NATIVE_INT64, &integer);
+    } else if constexpr (std::is_floating_point_v<T>) {
+      write(name, H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, &value);
+    } else {
+      write(name, value);
+    }
+  }
+
+ private:
+  void write(const char* name, hid_t file_type, hid_t memory_type, const void* value) {
+    const Hdf5Space space(TRIAX_H5(H5Screate(H5S_SCALAR)));
+    const Hdf5Attribute attribute(
+        TRIAX_H5(H5Acreate2(file_, name, file_type, space.get(), H5P_DEFAULT, H5P_DEFAULT)));
+    TRIAX_H5(H5Awrite(attribute.get(), memory_type, value));
+  }
+  void write(const char* name, const std::string& text) {
+    const Hdf5Type type(TRIAX_H5(H5Tcopy(H5T_C_S1)));
+    TRIAX_H5(H5Tset_size(type.get(), text.size() + 1));
+    TRIAX_H5(H5Tset_cset(type.get(), H5T_CSET_UTF8));
+    write(name, type.get(), type.get(), text.c_str());
+  }
+  hid_t file_;
+};
+
+class AttributeReader {
+ public:
+  AttributeReader(hid_t file, const std::string& path) : file_(file), path_(path) {}
+  template <class T>
+  void operator()(const char* name, T& value) {
+    if constexpr (std::is_enum_v<T>) {
+      std::string text;
+      read(name, text);
+      const auto& names = EnumNames<T>::names;
+      const auto found = std::find(names.begin(), names.end(), text);
+      if (found == names.end()) throw RunTimeError(fmt::format("{}: attribute {} has the unknown value {}", path_, name, text));
+      value = static_cast<T>(found - names.begin());
+    } else if constexpr (std::is_integral_v<T>) {
+      int64_t integer = 0;
+      TRIAX_H5(H5Aread(open(name).get(), H5T_NATIVE_INT64, &integer));
+      value = static_cast<T>(integer);
+    } else if constexpr (std::is_floating_point_v<T>) {
+      TRIAX_H5(H5Aread(open(name).get(), H5T_NATIVE_DOUBLE, &value));
+    } else {
+      read(name, value);
+    }
+  }
+
+ private:
+  Hdf5Attribute open(const char* name) const {
+    if (TRIAX_H5(H5Aexists(file_, name)) <= 0) {
+      throw RunTimeError(fmt::format("{}: attribute {} is missing: the file is not complete", path_, name));
+    }
+    return Hdf5Attribute(TRIAX_H5(H5Aopen(file_, name, H5P_DEFAULT)));
+  }
+  void read(const char* name, std::string& text) const {
+    const Hdf5Attribute attribute = open(name);
+    const Hdf5Type stored(TRIAX_H5(H5Aget_type(attribute.get())));
+    std::vector<char> bytes(TRIAX_H5(static_cast<int64_t>(H5Tget_size(stored.get()))) + 1, '\0');
+    TRIAX_H5(H5Aread(attribute.get(), stored.get(), bytes.data()));
+    text = bytes.data();
+  }
+  hid_t file_;
+  const std::string& path_;
+};
+
+/// One list of fields for both directions.
+template <class Model, class Visitor>
+void visit_model(Model& m, Visitor&& visit) {
+  visit("model.name", m.name);
+  visit("model.num_layers", m.num_layers);
+  visit("model.hidden_size", m.hidden_size);
+  visit("model.ffn_hidden_size", m.ffn_hidden_size);
+  visit("model.num_attention_heads", m.num_attention_heads);
+  visit("model.num_query_groups", m.num_query_groups);
+  visit("model.kv_channels", m.kv_channels);
+  visit("model.max_position_embeddings", m.max_position_embeddings);
+  visit("model.seq_length", m.seq_length);
+  visit("model.vocab_size", m.vocab_size);
+  visit("model.make_vocab_size_divisible_by", m.make_vocab_size_divisible_by);
+  visit("model.normalization", m.norm);
+  visit("model.activation", m.activation);
+  visit("model.position_embedding_type", m.position);
+  visit("model.rotary_base", m.rotary_base);
+  visit("model.rotary_percent", m.rotary_percent);
+  visit("model.add_bias_linear", m.add_bias_linear);
+  visit("model.add_qkv_bias", m.add_qkv_bias);
+  visit("model.tie_embeddings", m.tie_embeddings);
+  visit("model.norm_epsilon", m.norm_epsilon);
+  visit("model.hidden_dropout", m.hidden_dropout);
+  visit("model.attention_dropout", m.attention_dropout);
+  visit("model.init_method_std", m.init_method_std);
+}
+
+template <class Options, class Visitor>
+void visit_tokenizer(Options& t, Visitor&& visit) {
+  visit("tokenizer.type", t.type);
+  visit("tokenizer.model", t.model);
+  visit("tokenizer.vocab_file", t.vocab_file);
+  visit("tokenizer.merge_file", t.merge_file);
+  visit("tokenizer.vocab_size", t.vocab_size);
+  visit("tokenizer.tiktoken_pattern", t.tiktoken_pattern);
+  visit("tokenizer.tiktoken_num_special_tokens", t.tiktoken_num_special_tokens);
+}
+
+}  // namespace
+
+void write_header(hid_t file, const WeightsHeader& header) {
+  AttributeWriter write(file);
+  write("format", std::string(kFormat));
+  write("version", kVersion);
+  write("dtype", std::string(name_of(header.dtype)));
+  write("iteration", header.iteration);
+  write("consumed_samples", header.consumed_samples);
+  write("tokenizer.hash", header.tokenizer_hash);
+  visit_tokenizer(header.tokenizer, write);
+  visit_model(header.model, write);
+}
+
+WeightsHeader read_header(hid_t file, const std::string& path) {
+  AttributeReader read(file, path);
+  std::string format;
+  if (TRIAX_H5(H5Aexists(file, "format")) > 0) read("format", format);
+  if (format != kFormat) throw RunTimeError(fmt::format("{}: not a weights file of triax (no attribute format)", path));
+  int64_t version = 0;
+  read("version", version);
+  if (version > kVersion) {
+    throw RunTimeError(fmt::format("{}: version {} of the format, this program reads up to {}", path, version, kVersion));
+  }
+  WeightsHeader header;
+  std::string dtype;
+  read("dtype", dtype);
+  for (const DType d : {DType::Float64, DType::Float32, DType::BFloat16, DType::Float16}) {
+    if (name_of(d) == dtype) header.dtype = d;
+  }
+  read("iteration", header.iteration);
+  read("consumed_samples", header.consumed_samples);
+  read("tokenizer.hash", header.tokenizer_hash);
+  visit_tokenizer(header.tokenizer, read);
+  visit_model(header.model, read);
+  return header;
+}
+
+}  // namespace triax::io
