@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "base/error.h"
@@ -87,6 +88,33 @@ LayerMap make_layer_map(int64_t num_layers, int pipeline, int chunks, int64_t fi
     next += count;
   }
   return map;
+}
+
+LayerMap make_layer_map(int64_t num_layers, const LayerMap& like, int64_t first, int64_t last,
+                        const std::vector<int64_t>& list) {
+  if (like.placement != Placement::Looped && (first > 0 || last > 0)) {
+    throw ConfigError(
+        "--decoder-first-pipeline-num-layers and --decoder-last-pipeline-num-layers need a looped schedule: with this "
+        "schedule name the layers of every virtual stage in --pipeline-model-parallel-layout");
+  }
+  LayerMap map = make_layer_map(num_layers, like.pipeline, like.chunks, first, last, list);
+  map.placement = like.placement;
+  map.listed_stages = like.listed_stages;
+  return map;
+}
+
+int LayerMap::position_of(int stage) const {
+  if (placement == Placement::Looped) return stage % pipeline;
+  if (placement == Placement::VShape) return stage < pipeline ? stage : 2 * pipeline - 1 - stage;
+  const auto at = std::find(listed_stages.begin(), listed_stages.end(), stage);
+  return static_cast<int>(at - listed_stages.begin()) / chunks;
+}
+
+int LayerMap::chunk_of(int stage) const {
+  if (placement == Placement::Looped) return stage / pipeline;
+  if (placement == Placement::VShape) return stage < pipeline ? 0 : 1;
+  const auto at = std::find(listed_stages.begin(), listed_stages.end(), stage);
+  return static_cast<int>(at - listed_stages.begin()) % chunks;
 }
 
 }  // namespace triax::parallel

@@ -1,6 +1,7 @@
 #include "parallel/program.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <array>
 #include <iterator>
@@ -10,9 +11,9 @@
 namespace triax::parallel {
 
 const char* name_of(OpKind kind) {
-  constexpr std::array<const char*, 14> kNames{"LOAD",     "F",           "B",      "I",      "W",
-                                               "SEND_F",   "RECV_F",      "SEND_B", "RECV_B", "SUM_TP",
-                                               "SUM_TIED", "REDUCE_GRAD", "NORM",   "OPT"};
+  constexpr std::array<const char*, kNumOpKinds> kNames{"LOAD",     "F",           "B",      "I",      "W",
+                                                        "SEND_F",   "RECV_F",      "SEND_B", "RECV_B", "SUM_TP",
+                                                        "SUM_TIED", "REDUCE_GRAD", "NORM",   "OPT",    "R"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -21,6 +22,10 @@ uint64_t hash_of(const Program& program) {
   auto out = std::back_inserter(text);
   fmt::format_to(out, "{} p{} v{} m{}\n", program.schedule, program.pipeline, program.chunks,
                  program.num_micro_batches);
+  if (program.layers.placement != Placement::Looped) {
+    fmt::format_to(out, "placement {} {}\n", static_cast<int>(program.layers.placement),
+                   fmt::join(program.layers.listed_stages, ","));
+  }
   for (const LayerRange& range : program.layers.stage_layers) fmt::format_to(out, "{}-{} ", range.begin, range.end);
   for (const auto& ops : program.positions) {
     text += '\n';

@@ -25,10 +25,24 @@ enum class OpKind : uint8_t {
   ReduceGradients,   ///< bucket of gradients over dp
   GradientNorm,      ///< overflow test, global norm, clip factor
   OptimizerStep,
+  Recompute,  ///< R: a chunk's forward again, from its checkpoints, ahead of its backward
 };
+inline constexpr int kNumOpKinds = 15;
 /// "LOAD", "F", "B", "I", "W", "SEND_F", "RECV_F", "SEND_B", "RECV_B", "SUM_TP", "SUM_TIED", "REDUCE_GRAD", "NORM",
-/// "OPT".
+/// "OPT", "R".
 const char* name_of(OpKind kind);
+
+constexpr bool is_forward(OpKind kind) { return kind == OpKind::Forward; }
+/// Its end makes the gradient of the chunk's input available.
+constexpr bool is_backward_input(OpKind kind) { return kind == OpKind::Backward || kind == OpKind::BackwardInput; }
+/// Its end completes the micro-batch's weight gradients of the chunk and frees its activations.
+constexpr bool is_backward_weight(OpKind kind) { return kind == OpKind::Backward || kind == OpKind::BackwardWeight; }
+/// Work of the model: F, B, I, W, R.
+constexpr bool is_compute(OpKind kind) {
+  return is_forward(kind) || is_backward_input(kind) || is_backward_weight(kind) || kind == OpKind::Recompute;
+}
+constexpr bool is_send(OpKind kind) { return kind == OpKind::SendActivation || kind == OpKind::SendGradient; }
+constexpr bool is_receive(OpKind kind) { return kind == OpKind::RecvActivation || kind == OpKind::RecvGradient; }
 
 enum class Stream : uint8_t { Compute, Tensor, Data, Pipeline, Host };
 

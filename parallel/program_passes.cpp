@@ -1,16 +1,13 @@
 #include "parallel/program_passes.h"
 
 #include <algorithm>
+#include <deque>
+#include <map>
 
 #include "parallel/schedule.h"
 
 namespace triax::parallel {
 namespace {
-
-bool is_forward(const Op& op) { return op.kind == OpKind::Forward; }
-// The op whose end makes the input gradient available.
-bool is_backward_input(const Op& op) { return op.kind == OpKind::Backward || op.kind == OpKind::BackwardInput; }
-bool is_backward_weight(const Op& op) { return op.kind == OpKind::Backward || op.kind == OpKind::BackwardWeight; }
 
 enum class Direction { Forward, Backward };
 
@@ -43,7 +40,7 @@ Op plain(OpKind kind, int chunk, Stream stream, int bucket = -1) {
 std::vector<Op> insert_loads(const std::vector<Op>& ops) {
   std::vector<Op> out;
   for (const Op& op : ops) {
-    if (is_forward(op)) {
+    if (is_forward(op.kind)) {
       Op load = plain(OpKind::LoadBatch, op.chunk, Stream::Host);
       load.micro_batch = op.micro_batch;
       out.push_back(load);
@@ -53,33 +50,64 @@ std::vector<Op> insert_loads(const std::vector<Op>& ops) {
   return out;
 }
 
-std::vector<Op> insert_messages(const std::vector<Op>& ops, const LayerMap& layers, int position, int m) {
-  if (layers.pipeline == 1 && layers.chunks == 1) return ops;
-  const int p = layers.pipeline;
-  const int next = 1 % p;
-  const int previous = (p - 1) % p;
+std::vector<Op> split_backward(const std::vector<Op>& ops, int lag) {
+  std::vector<Op> out;
+  std::map<int, std::deque<Op>> waiting;  // per chunk, oldest first
+  for (const Op& op : ops) {
+    out.push_back(op);
+    if (op.kind != OpKind::Backward) continue;
+    out.back().kind = OpKind::BackwardInput;
+    std::deque<Op>& weights = waiting[op.chunk];
+    weights.push_back(op);
+    weights.back().kind = OpKind::BackwardWeight;
+    if (static_cast<int>(weights.size()) > lag) {
+      out.push_back(weights.front());
+      weights.pop_front();
+    }
+  }
+  for (const auto& [chunk, weights] : waiting) out.insert(out.end(), weights.begin(), weights.end());
+  return out;
+}
+
+std::vector<Op> insert_recompute(const std::vector<Op>& ops) {
   std::vector<Op> out;
   for (const Op& op : ops) {
+    if (is_backward_input(op.kind)) {
+      out.push_back(op);
+      out.back().kind = OpKind::Recompute;
+    }
+    out.push_back(op);
+  }
+  return out;
+}
+
+std::vector<Op> insert_messages(const std::vector<Op>& ops, const LayerMap& layers, int position, int m) {
+  const int p = layers.pipeline;
+  // Offset to the position of virtual stage `stage`; 0: it is here, or there is no such stage, so nothing travels.
+  const auto offset_to = [&](int stage) {
+    if (stage < 0 || stage >= layers.num_virtual_stages()) return 0;
+    return (layers.position_of(stage) - position + p) % p;
+  };
+  std::vector<Op> out;
+  out.reserve(3 * ops.size());
+  for (const Op& op : ops) {
+    const bool forward = is_forward(op.kind);
+    if (!forward && !is_backward_input(op.kind)) {
+      out.push_back(op);
+      continue;
+    }
     const int stage = layers.virtual_stage(position, op.chunk);
-    const bool first = stage == 0;
-    const bool last = stage + 1 == layers.num_virtual_stages();
-    if (is_forward(op)) {
-      if (!first)
-        out.push_back(
-            message(OpKind::RecvActivation, op, previous, match_of(stage, Direction::Forward, m, op.micro_batch)));
-      out.push_back(op);
-      if (!last)
-        out.push_back(
-            message(OpKind::SendActivation, op, next, match_of(stage + 1, Direction::Forward, m, op.micro_batch)));
-    } else if (is_backward_input(op)) {
-      if (!last)
-        out.push_back(message(OpKind::RecvGradient, op, next, match_of(stage, Direction::Backward, m, op.micro_batch)));
-      out.push_back(op);
-      if (!first)
-        out.push_back(
-            message(OpKind::SendGradient, op, previous, match_of(stage - 1, Direction::Backward, m, op.micro_batch)));
-    } else {
-      out.push_back(op);
+    const int sender = forward ? stage - 1 : stage + 1;
+    const int receiver = forward ? stage + 1 : stage - 1;
+    const Direction direction = forward ? Direction::Forward : Direction::Backward;
+    if (const int offset = offset_to(sender); offset != 0) {
+      out.push_back(message(forward ? OpKind::RecvActivation : OpKind::RecvGradient, op, offset,
+                            match_of(stage, direction, m, op.micro_batch)));
+    }
+    out.push_back(op);
+    if (const int offset = offset_to(receiver); offset != 0) {
+      out.push_back(message(forward ? OpKind::SendActivation : OpKind::SendGradient, op, offset,
+                            match_of(receiver, direction, m, op.micro_batch)));
     }
   }
   return out;
@@ -88,28 +116,28 @@ std::vector<Op> insert_messages(const std::vector<Op>& ops, const LayerMap& laye
 std::vector<Op> append_gradient_sums(const std::vector<Op>& ops, int chunks, const GradientSums& sums) {
   std::vector<size_t> last(static_cast<size_t>(chunks), 0);
   for (size_t i = 0; i < ops.size(); ++i) {
-    if (is_backward_weight(ops[i])) last[static_cast<size_t>(ops[i].chunk)] = i;
+    if (is_backward_weight(ops[i].kind)) last[static_cast<size_t>(ops[i].chunk)] = i;
   }
   std::vector<Op> out;
-  std::vector<Op> tail;
-  const auto sums_of_chunk = [&](int chunk, std::vector<Op>& to) {
-    if (sums.tensor_partial) to.push_back(plain(OpKind::SumTensorPartial, chunk, Stream::Tensor));
-    if (sums.tied && chunk == sums.tied_chunk) to.push_back(plain(OpKind::SumTied, chunk, Stream::Pipeline));
+  std::vector<Op> tied_partials, tied_buckets;
+  const auto sums_of_chunk = [&](int chunk, std::vector<Op>& partials, std::vector<Op>& buckets) {
+    if (sums.tensor_partial) partials.push_back(plain(OpKind::SumTensorPartial, chunk, Stream::Tensor));
     for (size_t b = 0; b < sums.bucket_chunk.size(); ++b) {
       if (sums.bucket_chunk[b] == chunk)
-        to.push_back(plain(OpKind::ReduceGradients, chunk, Stream::Data, static_cast<int>(b)));
+        buckets.push_back(plain(OpKind::ReduceGradients, chunk, Stream::Data, static_cast<int>(b)));
     }
   };
   for (size_t i = 0; i < ops.size(); ++i) {
     out.push_back(ops[i]);
-    for (int chunk = 0; chunk < chunks; ++chunk) {
-      if (!is_backward_weight(ops[i]) || last[static_cast<size_t>(chunk)] != i || ops[i].chunk != chunk) continue;
-      // A tied sum in the middle of the pass could wait for a partner that waits for our messages: it goes last.
-      const bool at_end = sums.tied && chunk == sums.tied_chunk;
-      sums_of_chunk(chunk, at_end ? tail : out);
-    }
+    const int chunk = ops[i].chunk;
+    if (!is_backward_weight(ops[i].kind) || last[static_cast<size_t>(chunk)] != i) continue;
+    // A tied sum in the middle of the pass could wait for a partner that waits for our messages: it goes last.
+    const bool at_end = sums.tied && (chunk == sums.tied_chunk || chunk == sums.second_tied_chunk);
+    sums_of_chunk(chunk, at_end ? tied_partials : out, at_end ? tied_buckets : out);
   }
-  out.insert(out.end(), tail.begin(), tail.end());
+  out.insert(out.end(), tied_partials.begin(), tied_partials.end());
+  if (sums.tied) out.push_back(plain(OpKind::SumTied, sums.tied_chunk, Stream::Pipeline));
+  out.insert(out.end(), tied_buckets.begin(), tied_buckets.end());
   return out;
 }
 
@@ -121,17 +149,22 @@ std::vector<Op> append_optimizer(std::vector<Op> ops) {
 
 Program make_training_program(const ProgramOptions& options) {
   const ScheduleOptions& s = options.schedule;
-  Program program{name_of(s.kind), s.pipeline, s.chunks, s.num_micro_batches, options.layers, {}};
+  const LayerMap& layers = options.layers;
+  Program program{name_of(s.kind), s.pipeline, s.chunks, s.num_micro_batches, layers, {}};
+  const int last = layers.num_virtual_stages() - 1;
   for (int i = 0; i < s.pipeline; ++i) {
     GradientSums sums;
     sums.tensor_partial = options.tensor_partial;
-    // On one stage the head uses the embedding's own gradient; between stages two copies must be summed.
-    sums.tied = options.tied_embedding && s.pipeline > 1 && (i == 0 || i + 1 == s.pipeline);
-    sums.tied_chunk = i == 0 ? 0 : s.chunks - 1;
+    // In one chunk the head uses the embedding's own gradient; two copies, on one position or on two, must be summed.
+    const bool holds_last = layers.position_of(last) == i;
+    sums.tied = options.tied_embedding && last > 0 && (layers.position_of(0) == i || holds_last);
+    sums.tied_chunk = layers.chunk_of(holds_last ? last : 0);
+    if (layers.position_of(0) == layers.position_of(last)) sums.second_tied_chunk = layers.chunk_of(0);
     if (!options.bucket_chunks.empty()) sums.bucket_chunk = options.bucket_chunks[static_cast<size_t>(i)];
     std::vector<Op> ops = compute_order(s, i);
+    if (options.recompute == RecomputeOps::Separate) ops = insert_recompute(ops);
     ops = insert_loads(ops);
-    ops = insert_messages(ops, options.layers, i, s.num_micro_batches);
+    ops = insert_messages(ops, layers, i, s.num_micro_batches);
     ops = append_gradient_sums(ops, s.chunks, sums);
     program.positions.push_back(append_optimizer(std::move(ops)));
   }

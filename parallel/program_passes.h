@@ -11,9 +11,18 @@ namespace triax::parallel {
 /// tokens, the last targets.
 std::vector<Op> insert_loads(const std::vector<Op>& ops);
 
-/// Around each compute op its receive and send. Messages to the next virtual stage travel along the pipeline axis with
-/// offset +1 modulo p (p = 1: none). match = ((2 * virtual stage of the receiver + direction) * m + micro-batch), equal
-/// on both sides.
+/// Backward ops in two: the I where the B stood, its W at once (lag 0), or only after `lag` more I of its chunk; the
+/// last ones at the end. The gradient of the input can then leave before the weight gradients are computed.
+std::vector<Op> split_backward(const std::vector<Op>& ops, int lag);
+
+/// Before each B or I a Recompute of the same micro-batch; it needs no message, so it can run while the gradient
+/// travels.
+std::vector<Op> insert_recompute(const std::vector<Op>& ops);
+
+/// Around each compute op its receive and send. Messages travel along the pipeline axis from the position of a virtual
+/// stage to that of the next one (gradients: the previous one); looped placement: offset +1 modulo p. Where both are on
+/// the same position there is none (last position of the V, p = 1): the data stays where it is.
+/// match = ((2 * virtual stage of the receiver + direction) * m + micro-batch), equal on both sides.
 std::vector<Op> insert_messages(const std::vector<Op>& ops, const LayerMap& layers, int position,
                                 int num_micro_batches);
 
@@ -24,6 +33,7 @@ struct GradientSums {
   bool tensor_partial = false;
   bool tied = false;              ///< this position takes part in the tied sum
   int tied_chunk = 0;             ///< chunk whose buckets hold the tied embedding
+  int second_tied_chunk = -1;     ///< the other copy, where first and last virtual stage are on one position
   std::vector<int> bucket_chunk;  ///< chunk of each bucket, in bucket order
 };
 std::vector<Op> append_gradient_sums(const std::vector<Op>& ops, int chunks, const GradientSums& sums);

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "base/error.h"
+#include "parallel/schedule_zero_bubble.h"
 
 namespace triax::parallel {
 namespace {
@@ -66,34 +68,7 @@ std::vector<Op> interleaved(int p, int v, int group, int position, int m) {
   return warmup_steady_cooldown(forwards, backwards, static_cast<size_t>(warmup));
 }
 
-}  // namespace
-
-const char* name_of(ScheduleKind kind) {
-  switch (kind) {
-    case ScheduleKind::GPipe:
-      return "gpipe";
-    case ScheduleKind::OneFOneB:
-      return "1f1b";
-    case ScheduleKind::Interleaved:
-      return "interleaved";
-  }
-  return "";
-}
-
-std::string check_schedule(const ScheduleOptions& o) {
-  if (o.num_micro_batches < 1) {
-    return "the number of micro-batches is 0: --global-batch-size must be at least --micro-batch-size x data-parallel "
-           "size";
-  }
-  if (o.kind != ScheduleKind::Interleaved) {
-    if (o.chunks != 1) {
-      return fmt::format(
-          "--pipeline-schedule {} runs one chunk per stage, but {} virtual stages per rank are asked for: use "
-          "--pipeline-schedule interleaved, or drop the virtual-stage option",
-          name_of(o.kind), o.chunks);
-    }
-    return "";
-  }
+std::string check_interleaved(const ScheduleOptions& o) {
   if (o.chunks < 2 || o.pipeline < 2) {
     return fmt::format(
         "--pipeline-schedule interleaved needs at least 2 virtual stages per rank and --pipeline-model-parallel-size "
@@ -117,6 +92,84 @@ std::string check_schedule(const ScheduleOptions& o) {
   return "";
 }
 
+std::string check_listed(const ScheduleOptions& o) {
+  const auto p = static_cast<size_t>(o.pipeline);
+  if (o.listed.size() != p) {
+    return fmt::format(
+        "--pipeline-schedule csv: the file has {} rows, one per pipeline rank, but "
+        "--pipeline-model-parallel-size is {}: use {}",
+        o.listed.size(), o.pipeline, o.listed.size());
+  }
+  if (o.listed_stages.size() != p * static_cast<size_t>(o.chunks)) {
+    return fmt::format(
+        "--pipeline-schedule csv: the file has {} virtual stages per rank, not {}: use "
+        "--num-virtual-stages-per-pipeline-rank {}",
+        o.listed_stages.size() / p, o.chunks, o.listed_stages.size() / p);
+  }
+  for (const auto& ops : o.listed) {
+    for (const Op& op : ops) {
+      if (op.micro_batch < o.num_micro_batches) continue;
+      return fmt::format(
+          "--pipeline-schedule csv: the file runs micro-batch {}, but the step has {} micro-batches: the "
+          "file must name 0 to {}",
+          op.micro_batch, o.num_micro_batches, o.num_micro_batches - 1);
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+const char* name_of(ScheduleKind kind) {
+  constexpr std::array<const char*, 7> kNames{"gpipe", "1f1b", "interleaved", "zb-h1", "zb-h2", "zb-v", "csv"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+std::optional<ScheduleKind> schedule_of(std::string_view name) {
+  if (name.starts_with("csv:")) return ScheduleKind::Csv;
+  for (const ScheduleKind kind : {ScheduleKind::GPipe, ScheduleKind::OneFOneB, ScheduleKind::Interleaved,
+                                  ScheduleKind::ZeroBubbleH1, ScheduleKind::ZeroBubbleH2, ScheduleKind::ZeroBubbleV}) {
+    if (name == name_of(kind)) return kind;
+  }
+  return std::nullopt;
+}
+
+LayerMap placement_of(const ScheduleOptions& o) {
+  LayerMap map;
+  map.pipeline = o.pipeline;
+  map.chunks = o.chunks;
+  if (o.kind == ScheduleKind::ZeroBubbleV) map.placement = Placement::VShape;
+  if (o.kind == ScheduleKind::Csv) {
+    map.placement = Placement::Listed;
+    map.listed_stages = o.listed_stages;
+  }
+  return map;
+}
+
+std::string check_schedule(const ScheduleOptions& o) {
+  if (o.num_micro_batches < 1) {
+    return "the number of micro-batches is 0: --global-batch-size must be at least --micro-batch-size x data-parallel "
+           "size";
+  }
+  if (o.kind == ScheduleKind::Csv) return check_listed(o);
+  if (o.kind == ScheduleKind::Interleaved) return check_interleaved(o);
+  if (o.kind == ScheduleKind::ZeroBubbleV) {
+    if (o.chunks == 2 && o.pipeline >= 2) return "";
+    return fmt::format(
+        "--pipeline-schedule zb-v needs exactly 2 virtual stages per rank and --pipeline-model-parallel-size of at "
+        "least "
+        "2 (now {} and {}): give --num-virtual-stages-per-pipeline-rank 2, or use zb-h1",
+        o.chunks, o.pipeline);
+  }
+  if (o.chunks != 1) {
+    return fmt::format(
+        "--pipeline-schedule {} runs one chunk per stage, but {} virtual stages per rank are asked for: use "
+        "--pipeline-schedule interleaved, or drop the virtual-stage option",
+        name_of(o.kind), o.chunks);
+  }
+  return "";
+}
+
 std::vector<Op> compute_order(const ScheduleOptions& o, int position) {
   if (const std::string fault = check_schedule(o); !fault.empty()) throw ConfigError(fault);
   switch (o.kind) {
@@ -127,6 +180,14 @@ std::vector<Op> compute_order(const ScheduleOptions& o, int position) {
     case ScheduleKind::Interleaved:
       return interleaved(o.pipeline, o.chunks, o.group_size == 0 ? o.pipeline : o.group_size, position,
                          o.num_micro_batches);
+    case ScheduleKind::ZeroBubbleH1:
+      return zero_bubble_h1(o.pipeline, position, o.num_micro_batches);
+    case ScheduleKind::ZeroBubbleH2:
+      return zero_bubble_h2(o.pipeline, position, o.num_micro_batches);
+    case ScheduleKind::ZeroBubbleV:
+      return zero_bubble_v(o.pipeline, position, o.num_micro_batches);
+    case ScheduleKind::Csv:
+      return o.listed[static_cast<size_t>(position)];
   }
   return {};
 }
