@@ -23,13 +23,18 @@ enum class AttentionCount { Dense, CausalHalf };
 
 /// Operations of one step over a global batch of B samples, all ranks together.
 struct StepFlops {
-  double model = 0;      ///< forward + 2x backward, no recomputation
-  double hardware = 0;   ///< with recomputation
+  double model = 0;     ///< forward + 2x backward, no recomputation
+  double hardware = 0;  ///< with recomputation
 };
-/// Layer forward: 2Bs[h q + 2 h kv + q h + (2|3) h f] + 4 B s^2 q c, c = 1 dense, 1/2 causal; head 2 B s h V with V
-/// padded; backward twice that. Recompute full: + layer forward of the recomputed layers; selective: + 4 B s^2 q c.
-/// For MHA, f = 4h and dense this is 72 B L s h^2 (1 + s/(6h) + V/(12hL)) (Narayanan 2021, eq. 3 without recompute).
+/// Layer forward: 2Bs [2 h q + 2 h kv + (2|3) h f] + 4 B s^2 q c, c = 1 dense, 1/2 causal; head 2 B s h V with V
+/// padded; backward twice that. Recompute full: + the forward of the recomputed layers; selective: + 4 B s^2 q c of all
+/// layers. For MHA, f = 4h and dense: model = 72 B L s h^2 (1 + s/(6h) + V/(12hL)) (Narayanan 2021 eq. 3, without
+/// recompute).
 StepFlops step_flops(const ModelConfig& config, int64_t global_batch, int64_t padded_vocab, AttentionCount attention,
-                     const parallel::Recompute& recompute = {}, int chunks_in_all = 1);
+                     parallel::RecomputeGranularity granularity = parallel::RecomputeGranularity::None,
+                     int64_t recomputed_layers = 0);
+
+/// Layers of all stages that the backward pass computes again in full; 0 unless granularity is full.
+int64_t recomputed_layers(const parallel::Recompute& recompute, const parallel::LayerMap& layers);
 
 }  // namespace triax::model

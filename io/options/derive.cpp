@@ -1,0 +1,153 @@
+// What follows from other options, by Megatron-LM's rules.
+#include <fmt/format.h>
+
+#include "io/options/given.h"
+#include "io/options/values.h"
+#include "model/presets.h"
+
+namespace triax::io {
+namespace {
+
+class Deriver {
+ public:
+  Deriver(const DeriveInput& input, ParsedOptions& parsed, std::vector<std::string>& faults)
+      : given_(*input.last_given), preset_(input.preset), parsed_(parsed), options_(parsed.options), faults_(faults) {}
+
+  void run() {
+    query_groups();
+    widths();
+    gelu();
+    chunks();
+    schedule();
+    recompute();
+    sequence_parallel();
+  }
+
+ private:
+  bool given(const char* name) const { return given_.contains(name); }
+  std::string value(const char* name) const { return given(name) ? given_.at(name) : std::string(); }
+
+  // Megatron ignores --num-query-groups without --group-query-attention; ignoring it here would be silent.
+  void query_groups() {
+    model::ModelConfig& m = options_.model;
+    const bool preset_grouped = preset_ != nullptr && preset_->num_query_groups < preset_->num_attention_heads;
+    const bool grouped =
+        given("group-query-attention") ? value("group-query-attention") == "true" : preset_grouped;
+    if (grouped) {
+      if (!given("num-query-groups") && !preset_grouped) {
+        m.num_query_groups = 1;
+        parsed_.notes.push_back("--group-query-attention without --num-query-groups: 1 KV head, as in Megatron-LM");
+      }
+      return;
+    }
+    if (given("num-query-groups") && m.num_query_groups != m.num_attention_heads) {
+      faults_.push_back(fmt::format("--num-query-groups {}: needs --group-query-attention (without it every head has "
+                                    "its own keys and values)",
+                                    m.num_query_groups));
+    }
+    m.num_query_groups = m.num_attention_heads;
+  }
+
+  void widths() {
+    model::ModelConfig& m = options_.model;
+    const bool reshaped = given("hidden-size") || given("num-attention-heads");
+    if (!given("kv-channels") && (m.kv_channels == 0 || reshaped) && m.num_attention_heads > 0) {
+      m.kv_channels = m.hidden_size % m.num_attention_heads == 0 ? m.hidden_size / m.num_attention_heads : 0;
+    }
+    if (!given("ffn-hidden-size") && (m.ffn_hidden_size == 0 || given("hidden-size") || given("swiglu"))) {
+      m.ffn_hidden_size = model::default_ffn_hidden_size(m.hidden_size, m.activation);
+    }
+    // Only learned positions have rows; a preset keeps its number when the sequence is cut shorter.
+    const bool any_length = m.max_position_embeddings == 0 || m.position != model::PositionType::Learned;
+    if (!given("max-position-embeddings") && any_length) {
+      m.max_position_embeddings = std::max(m.max_position_embeddings, m.seq_length);
+    }
+    if (given("disable-bias-linear") && !given("add-qkv-bias")) m.add_qkv_bias = m.add_bias_linear;
+    if (preset_ != nullptr && (reshaped || given("num-layers")) && !given("model-name")) m.name += "-custom";
+  }
+
+  void gelu() {
+    if (value("bias-gelu-fusion") == "false" && options_.model.activation == model::ActivationType::Gelu) {
+      faults_.push_back(
+          "--no-bias-gelu-fusion: asks for the erf form of GELU; only the tanh form is here; leave it out");
+    }
+  }
+
+  void chunks() {
+    ParallelOptions& p = options_.parallel;
+    const int64_t pipeline = p.grid.pipeline;
+    const std::optional<int64_t> per_stage = parse_integer(value("num-layers-per-virtual-pipeline-stage"));
+    if (given("num-layers-per-virtual-pipeline-stage")) {
+      const int64_t layers = options_.model.num_layers;
+      if (layers == 0) return;  // a fault of its own
+      if (!per_stage || *per_stage < 1 || layers % (pipeline * *per_stage) != 0) {
+        faults_.push_back(fmt::format(
+            "--num-layers-per-virtual-pipeline-stage {}: must divide the {} layers of a stage ({} layers / {} stages); "
+            "uneven splits: --num-virtual-stages-per-pipeline-rank",
+            value("num-layers-per-virtual-pipeline-stage"), layers / pipeline, layers, pipeline));
+        return;
+      }
+      set_chunks(layers / pipeline / *per_stage, "--num-layers-per-virtual-pipeline-stage");
+    }
+    if (!p.layer_list.empty()) {
+      const auto stages = static_cast<int64_t>(p.layer_list.size());
+      if (stages % pipeline != 0) {
+        faults_.push_back(fmt::format("--pipeline-model-parallel-layout: {} stages are not a multiple of "
+                                      "--pipeline-model-parallel-size {}; nearest: {}",
+                                      stages, pipeline, std::max<int64_t>(stages / pipeline, 1) * pipeline));
+        return;
+      }
+      set_chunks(stages / pipeline, "--pipeline-model-parallel-layout");
+    }
+  }
+
+  void set_chunks(int64_t chunks, const char* source) {
+    if (given("num-virtual-stages-per-pipeline-rank") && options_.parallel.chunks != chunks) {
+      faults_.push_back(fmt::format("--num-virtual-stages-per-pipeline-rank {}: {} means {}; give one of the two",
+                                    options_.parallel.chunks, source, chunks));
+    }
+    options_.parallel.chunks = static_cast<int>(chunks);
+  }
+
+  void schedule() {
+    if (given("pipeline-schedule")) return;
+    options_.parallel.schedule =
+        options_.parallel.chunks > 1 ? parallel::ScheduleKind::Interleaved : parallel::ScheduleKind::OneFOneB;
+  }
+
+  void recompute() {
+    using parallel::RecomputeGranularity;
+    const RecomputeGranularity granularity = options_.parallel.recompute.granularity;
+    if (granularity == RecomputeGranularity::Full) {
+      if (!given("recompute-method")) {
+        faults_.push_back("--recompute-granularity full: needs --recompute-method uniform or block");
+      }
+      return;
+    }
+    for (const char* name : {"recompute-method", "recompute-num-layers"}) {
+      if (!given(name)) continue;
+      faults_.push_back(fmt::format("--{} {}: only --recompute-granularity full takes it", name, value(name)));
+    }
+  }
+
+  void sequence_parallel() {
+    ParallelOptions& p = options_.parallel;
+    if (!p.sequence_parallel || p.grid.tensor > 1) return;
+    p.sequence_parallel = false;
+    parsed_.notes.push_back("--sequence-parallel has nothing to cut at --tensor-model-parallel-size 1: off");
+  }
+
+  const std::map<std::string, std::string>& given_;
+  const model::ModelConfig* preset_;
+  ParsedOptions& parsed_;
+  RunOptions& options_;
+  std::vector<std::string>& faults_;
+};
+
+}  // namespace
+
+void derive(const DeriveInput& input, ParsedOptions& parsed, std::vector<std::string>& faults) {
+  Deriver(input, parsed, faults).run();
+}
+
+}  // namespace triax::io

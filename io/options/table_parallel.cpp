@@ -1,0 +1,186 @@
+// How the model is cut: grid axes, pipeline stages and schedule, recomputation, gradient reduction.
+#include "io/options/entries.h"
+
+namespace triax::io {
+namespace {
+
+using parallel::RecomputeGranularity;
+using parallel::RecomputeMethod;
+using parallel::ScheduleKind;
+constexpr OptionGroup kGroup = OptionGroup::Parallel;
+
+OptionEntry context_size() {
+  OptionEntry entry = integer_option("context-parallel-size", kGroup, {1},
+                                     [](auto& o) -> auto& { return o.parallel.grid.context; }, "context parallelism");
+  entry.status = OptionStatus::Refused;
+  entry.reason = "context parallelism is not in this version; use 1, or cut the sequence with --sequence-parallel";
+  entry.allowed = {"1"};
+  entry.get = nullptr;
+  return entry;
+}
+
+OptionEntry rank_order() {
+  OptionEntry entry = derived_option("use-tp-pp-dp-mapping", ValueKind::Switch, kGroup, "",
+                                     "ranks in the order tp, pp, dp instead of tp, dp, pp");
+  entry.set = [](RunOptions& o, const std::vector<std::string>& values) -> std::string {
+    o.parallel.grid.order = values[0] == "true" ? comm::RankOrder::TpCpPpDp : comm::RankOrder::TpCpDpPp;
+    return {};
+  };
+  entry.get = [](const RunOptions& o) -> std::vector<std::string> {
+    return {o.parallel.grid.order == comm::RankOrder::TpCpPpDp ? "true" : "false"};
+  };
+  return entry;
+}
+
+// choice_option's words are all legal; here some known words are refused with their own reason.
+OptionEntry schedule() {
+  OptionEntry entry = choice_option<ScheduleKind>(
+      "pipeline-schedule", kGroup,
+      {{"gpipe", ScheduleKind::GPipe}, {"1f1b", ScheduleKind::OneFOneB}, {"interleaved", ScheduleKind::Interleaved}},
+      [](auto& o) -> auto& { return o.parallel.schedule; },
+      "default 1f1b; interleaved when a virtual-stage option is given");
+  const OptionSetter set = entry.set;
+  entry.set = [set](RunOptions& o, const std::vector<std::string>& values) -> std::string {
+    if (values[0].starts_with("zb-") || values[0].starts_with("csv:")) {
+      return "this schedule is not in this version; use gpipe, 1f1b or interleaved";
+    }
+    return set(o, values);
+  };
+  return other_names(entry, "", "parallelism.pipeline_parallel_schedule");
+}
+
+OptionEntry layout() {
+  OptionEntry entry = derived_option("pipeline-model-parallel-layout", ValueKind::Value, kGroup, "LAYOUT",
+                                     "layers of each virtual stage: Megatron's string \"Ett|(tt|)*2ttL\", or \"8,8,7,7\"");
+  entry.set = [](RunOptions& o, const std::vector<std::string>& values) -> std::string {
+    try {
+      o.parallel.layer_list = parse_layout(values[0]);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return {};
+  };
+  entry.get = [](const RunOptions& o) -> std::vector<std::string> {
+    std::string text;
+    for (const int64_t count : o.parallel.layer_list) text += (text.empty() ? "" : ",") + std::to_string(count);
+    if (text.empty()) return {};
+    return {text};
+  };
+  return entry;
+}
+
+OptionEntry zero_stage() {
+  OptionEntry entry = integer_option("zero-stage", kGroup, {0}, [](auto& o) -> auto& { return o.parallel.zero_stage; },
+                                     "ZeRO stage; only 0 in this version");
+  const OptionSetter set = entry.set;
+  entry.set = [set](RunOptions& o, const std::vector<std::string>& values) -> std::string {
+    if (values[0] == "1" || values[0] == "2" || values[0] == "3") {
+      return "sharded optimizer states, gradients and parameters are not in this version; use 0";
+    }
+    const std::string fault = set(o, values);
+    return fault.empty() && o.parallel.zero_stage > 3 ? "must be 0 (stages 1 to 3 are not in this version)" : fault;
+  };
+  return other_names(entry, "zero_optimization.stage", "parallelism.data_parallel_shard_degree");
+}
+
+OptionEntry recompute_activations() {
+  OptionEntry entry = derived_option("recompute-activations", ValueKind::Switch, kGroup, "",
+                                     "the same as --recompute-granularity selective");
+  entry.set = [](RunOptions& o, const std::vector<std::string>& values) -> std::string {
+    o.parallel.recompute.granularity =
+        values[0] == "true" ? RecomputeGranularity::Selective : RecomputeGranularity::None;
+    return {};
+  };
+  return entry;
+}
+
+OptionEntry recompute_granularity() {
+  return other_names(
+      choice_option<RecomputeGranularity>("recompute-granularity", kGroup,
+                                          {{"none", RecomputeGranularity::None},
+                                           {"selective", RecomputeGranularity::Selective},
+                                           {"full", RecomputeGranularity::Full}},
+                                          [](auto& o) -> auto& { return o.parallel.recompute.granularity; },
+                                          "what the backward pass computes again: attention's inside, or whole layers"),
+      "activation_checkpointing", "activation_checkpoint.mode");
+}
+
+OptionEntry recompute_method() {
+  OptionEntry entry = choice_option<RecomputeMethod>(
+      "recompute-method", kGroup, {{"uniform", RecomputeMethod::Uniform}, {"block", RecomputeMethod::Block}},
+      [](auto& o) -> auto& { return o.parallel.recompute.method; },
+      "with full: groups of --recompute-num-layers layers, or the first that many of each chunk");
+  entry.get = [get = entry.get](const RunOptions& o) -> std::vector<std::string> {
+    if (o.parallel.recompute.granularity != RecomputeGranularity::Full) return {};
+    return get(o);
+  };
+  return entry;
+}
+
+OptionEntry recompute_num_layers() {
+  OptionEntry entry =
+      integer_option("recompute-num-layers", kGroup, {1},
+                     [](auto& o) -> auto& { return o.parallel.recompute.num_layers; }, "see --recompute-method");
+  entry.get = [get = entry.get](const RunOptions& o) -> std::vector<std::string> {
+    if (o.parallel.recompute.granularity != RecomputeGranularity::Full) return {};
+    return get(o);
+  };
+  return entry;
+}
+
+std::vector<OptionEntry> grid_entries() {
+  return {
+      other_names(integer_option("tensor-model-parallel-size", kGroup, {1},
+                                 [](auto& o) -> auto& { return o.parallel.grid.tensor; }, "tensor parallelism t"),
+                  "tensor_parallel.autotp_size", "parallelism.tensor_parallel_degree"),
+      other_names(integer_option("pipeline-model-parallel-size", kGroup, {1},
+                                 [](auto& o) -> auto& { return o.parallel.grid.pipeline; }, "pipeline stages p"),
+                  "", "parallelism.pipeline_parallel_degree"),
+      context_size(),
+      switch_option("sequence-parallel", kGroup, [](auto& o) -> auto& { return o.parallel.sequence_parallel; },
+                    "cut the sequence over the tensor ranks outside attention and MLP"),
+      rank_order(),
+      schedule(),
+      derived_option("num-layers-per-virtual-pipeline-stage", ValueKind::Value, kGroup, "N",
+                     "interleaved: layers of each model chunk"),
+      aliased(integer_option("num-virtual-stages-per-pipeline-rank", kGroup, {1},
+                             [](auto& o) -> auto& { return o.parallel.chunks; }, "interleaved: model chunks v per rank"),
+              {"virtual-pipeline-model-parallel-size"}),
+      integer_option("microbatch-group-size-per-virtual-pipeline-stage", kGroup, {1},
+                     [](auto& o) -> auto& { return o.parallel.microbatch_group_size; },
+                     "interleaved: micro-batches that one chunk runs in a row; default p"),
+      integer_option("decoder-first-pipeline-num-layers", kGroup, {1},
+                     [](auto& o) -> auto& { return o.parallel.decoder_first_num_layers; }, "layers of the first stage"),
+      integer_option("decoder-last-pipeline-num-layers", kGroup, {1},
+                     [](auto& o) -> auto& { return o.parallel.decoder_last_num_layers; }, "layers of the last stage"),
+      layout(),
+  };
+}
+
+}  // namespace
+
+std::vector<OptionEntry> parallel_entries() {
+  std::vector<OptionEntry> all = grid_entries();
+  for (OptionEntry entry : {
+           zero_stage(),
+           recompute_activations(),
+           recompute_granularity(),
+           recompute_method(),
+           recompute_num_layers(),
+           switch_option("overlap-grad-reduce", kGroup,
+                         [](auto& o) -> auto& { return o.parallel.overlap_grad_reduce; },
+                         "reduce gradients while the backward pass runs (on unlike Megatron)"),
+           switch_option("overlap-p2p-communication", kGroup,
+                         [](auto& o) -> auto& { return o.parallel.overlap_p2p; },
+                         "send and receive activations while computing"),
+           other_names(integer_option("ddp-bucket-size", kGroup, {1},
+                                      [](auto& o) -> auto& { return o.parallel.ddp_bucket_size; },
+                                      "parameters per gradient bucket; default max(40e6, 1e6 dp)"),
+                       "reduce_bucket_size", ""),
+       }) {
+    all.push_back(std::move(entry));
+  }
+  return all;
+}
+
+}  // namespace triax::io

@@ -1,0 +1,87 @@
+#include "io/options/validate.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "io/options/fault_list.h"
+
+namespace triax::io {
+namespace {
+
+// 0 when tp * cp * pp does not divide the world.
+int64_t data_parallel(const RunOptions& options, int world_size) {
+  const comm::GridShape& grid = options.parallel.grid;
+  const int64_t replica = int64_t{grid.tensor} * grid.context * grid.pipeline;
+  return replica > 0 && world_size % replica == 0 ? world_size / replica : 0;
+}
+
+}  // namespace
+
+std::string nearest_divisors(int64_t n, int64_t value) {
+  if (n <= 0) return "1";
+  int64_t below = 1;
+  int64_t above = n;
+  for (int64_t d = 1; d <= n; ++d) {
+    if (n % d != 0) continue;
+    if (d <= value) below = d;
+    if (d >= value) {
+      above = d;
+      break;
+    }
+  }
+  if (value >= n) return std::to_string(n);
+  return below == above ? std::to_string(below) : fmt::format("{} or {}", below, above);
+}
+
+std::string nearest_multiples(int64_t step, int64_t value) {
+  if (step <= 0) return "1";
+  const int64_t below = value / step * step;
+  if (below == 0) return std::to_string(step);
+  return below == value ? std::to_string(value) : fmt::format("{} or {}", below, below + step);
+}
+
+std::vector<std::string> faults(const RunOptions& options, int world_size, Purpose purpose) {
+  FaultList list;
+  const int64_t dp = data_parallel(options, world_size);
+  check_model(options.model, list);
+  check_layout(options, world_size, dp, list);
+  check_batch(options, dp, list);
+  if (purpose == Purpose::Train) {
+    check_optimizer(options, dp, list);
+    check_run(options, list);
+  }
+  return list.take();
+}
+
+void resolve(RunOptions& options, int world_size, Purpose purpose) {
+  const std::vector<std::string> found = faults(options, world_size, purpose);
+  if (found.size() == 1) throw ConfigError(found[0]);
+  if (!found.empty()) {
+    throw ConfigError(fmt::format("{} faults in the run:\n  {}", found.size(), fmt::join(found, "\n  ")));
+  }
+  ParallelOptions& parallel = options.parallel;
+  BatchOptions& batch = options.batch;
+  const int64_t dp = data_parallel(options, world_size);
+  parallel.grid.data = static_cast<int>(dp);
+  if (parallel.ddp_bucket_size == 0) parallel.ddp_bucket_size = std::max<int64_t>(40'000'000, 1'000'000 * dp);
+  if (parallel.microbatch_group_size == 0) parallel.microbatch_group_size = parallel.grid.pipeline;
+  if (batch.global_batch_size == 0) batch.global_batch_size = batch.micro_batch_size * dp;
+  batch.num_micro_batches = batch.global_batch_size / (batch.micro_batch_size * dp);
+  if (batch.train_samples > 0) batch.train_iters = batch.train_samples / batch.global_batch_size;
+  OptimizerOptions& optimizer = options.optimizer;
+  if (batch.train_samples > 0) {
+    if (optimizer.lr_decay_samples == 0) optimizer.lr_decay_samples = batch.train_samples;
+  } else if (optimizer.lr_decay_iters == 0) {
+    optimizer.lr_decay_iters = batch.train_iters;
+  }
+}
+
+parallel::LayerMap layer_map_of(const RunOptions& options) {
+  const ParallelOptions& p = options.parallel;
+  return parallel::make_layer_map(options.model.num_layers, p.grid.pipeline, p.chunks, p.decoder_first_num_layers,
+                                  p.decoder_last_num_layers, p.layer_list);
+}
+
+}  // namespace triax::io

@@ -1,0 +1,107 @@
+#include <algorithm>
+
+#include "base/error.h"
+#include "io/options/fault_list.h"
+
+namespace triax::io {
+namespace {
+
+void check_world(const comm::GridShape& grid, int world_size, int64_t dp, FaultList& faults) {
+  if (dp > 0) return;
+  const int64_t replica = int64_t{grid.tensor} * grid.context * grid.pipeline;
+  faults.text(fmt::format("--tensor-model-parallel-size {} x --pipeline-model-parallel-size {} = {} ranks per replica: "
+                          "must divide the {} ranks of the run; use {} ranks, or a product of {}",
+                          grid.tensor, grid.pipeline, replica, world_size, nearest_multiples(replica, world_size),
+                          nearest_divisors(world_size, replica)));
+}
+
+void check_tensor(const RunOptions& options, FaultList& faults) {
+  const model::ModelConfig& m = options.model;
+  const int64_t tp = options.parallel.grid.tensor;
+  if (tp == 1) return;
+  const auto must_divide = [&](const char* option, int64_t value) {
+    if (value <= 0 || value % tp == 0) return;
+    faults.add("tensor-model-parallel-size", tp, fmt::format("must divide --{} {}", option, value),
+               nearest_divisors(value, tp));
+  };
+  must_divide("num-attention-heads", m.num_attention_heads);
+  must_divide("hidden-size", m.hidden_size);
+  must_divide("ffn-hidden-size", m.ffn_hidden_size);
+  if (options.parallel.sequence_parallel) must_divide("seq-length", m.seq_length);
+  const int64_t groups = m.num_query_groups;
+  if (groups > 0 && groups % tp != 0 && tp % groups != 0) {
+    faults.add("tensor-model-parallel-size", tp,
+               fmt::format("must divide or be a multiple of --num-query-groups {}", groups),
+               tp < groups ? nearest_divisors(groups, tp) : nearest_multiples(groups, tp));
+  }
+}
+
+void check_stages(const RunOptions& options, FaultList& faults) {
+  const ParallelOptions& p = options.parallel;
+  using parallel::ScheduleKind;
+  if (p.chunks > 1 && p.grid.pipeline == 1) {
+    faults.add("num-virtual-stages-per-pipeline-rank", p.chunks, "virtual stages need a pipeline",
+               "--pipeline-model-parallel-size of at least 2, or 1 virtual stage");
+  } else if (p.chunks > 1 && p.schedule != ScheduleKind::Interleaved) {
+    faults.add("pipeline-schedule", parallel::name_of(p.schedule),
+               fmt::format("has one chunk per rank, not {}", p.chunks), "interleaved");
+  } else if (p.chunks == 1 && p.schedule == ScheduleKind::Interleaved) {
+    faults.add("pipeline-schedule", "interleaved", "needs at least 2 virtual stages per rank",
+               "--num-virtual-stages-per-pipeline-rank 2, or 1f1b");
+  }
+  if (options.model.num_layers <= 0) return;
+  try {
+    static_cast<void>(layer_map_of(options));
+  } catch (const ConfigError& error) {
+    faults.text(error.what());
+  }
+}
+
+void check_recompute(const RunOptions& options, FaultList& faults) {
+  const parallel::Recompute& r = options.parallel.recompute;
+  if (r.granularity != parallel::RecomputeGranularity::Full || options.model.num_layers <= 0) return;
+  int64_t largest = 0;
+  try {
+    for (const parallel::LayerRange& range : layer_map_of(options).stage_layers) {
+      largest = std::max(largest, range.size());
+    }
+  } catch (const ConfigError&) {
+    return;  // reported by check_stages
+  }
+  if (r.num_layers < 1 || r.num_layers > largest) {
+    faults.add("recompute-num-layers", r.num_layers,
+               fmt::format("must be from 1 to the {} layers of the largest stage", largest),
+               std::to_string(r.num_layers < 1 ? 1 : largest));
+  }
+}
+
+void check_schedule_length(const RunOptions& options, int64_t dp, FaultList& faults) {
+  const BatchOptions& batch = options.batch;
+  const ParallelOptions& p = options.parallel;
+  if (dp == 0 || batch.micro_batch_size <= 0) return;
+  const int64_t per_pass = batch.micro_batch_size * dp;
+  const int64_t global = batch.global_batch_size == 0 ? per_pass : batch.global_batch_size;
+  const bool contradicts = (p.chunks > 1) != (p.schedule == parallel::ScheduleKind::Interleaved) ||
+                           (p.chunks > 1 && p.grid.pipeline == 1);
+  if (global % per_pass != 0 || contradicts) return;  // reported already
+  parallel::ScheduleOptions schedule;
+  schedule.kind = p.schedule;
+  schedule.pipeline = p.grid.pipeline;
+  schedule.chunks = p.chunks;
+  schedule.num_micro_batches = static_cast<int>(global / per_pass);
+  schedule.group_size = p.microbatch_group_size;
+  const std::string fault = parallel::check_schedule(schedule);
+  if (!fault.empty()) faults.text(fault);
+}
+
+}  // namespace
+
+void check_layout(const RunOptions& options, int world_size, int64_t dp, FaultList& faults) {
+  check_world(options.parallel.grid, world_size, dp, faults);
+  check_tensor(options, faults);
+  check_stages(options, faults);
+  check_recompute(options, faults);
+  check_schedule_length(options, dp, faults);
+}
+
+}  // namespace triax::io

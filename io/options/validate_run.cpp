@@ -1,0 +1,62 @@
+#include "io/options/fault_list.h"
+#include "io/options/values.h"
+
+namespace triax::io {
+namespace {
+
+// Files that a tokenizer type cannot do without.
+void check_tokenizer(const DataOptions& data, FaultList& faults) {
+  const std::string& type = data.tokenizer_type;
+  const auto needs = [&](const std::string& file, const char* option) {
+    if (file.empty()) faults.add("tokenizer-type", type, fmt::format("needs --{}", option), fmt::format("--{} FILE", option));
+  };
+  if (type == "GPT2BPETokenizer") {
+    needs(data.vocab_file, "vocab-file");
+    needs(data.merge_file, "merge-file");
+  }
+  if (type == "SentencePieceTokenizer" || type == "Llama2Tokenizer" || type == "HuggingFaceTokenizer" ||
+      type == "TikTokenizer") {
+    needs(data.tokenizer_model, "tokenizer-model");
+  }
+}
+
+void check_data(const RunOptions& options, FaultList& faults) {
+  const DataOptions& data = options.data;
+  const bool per_split = !data.train_data_path.empty() || !data.valid_data_path.empty() || !data.test_data_path.empty();
+  if (data.mock_data) {
+    if (!data.data_path.empty() || per_split) {
+      faults.text("--mock-data excludes --data-path and its kind; use one of the two");
+    }
+    if (options.model.vocab_size <= 0) {
+      faults.missing("vocab-size", "mock data has no description that names one");
+    }
+    return;
+  }
+  if (data.data_path.empty() && !per_split) {
+    faults.missing("data-path", "prefixes of .bin/.idx data made by `triax data build`; or --mock-data for made-up tokens");
+  }
+  if (!data.data_path.empty() && per_split) {
+    faults.text(fmt::format("--data-path {}: excludes --train-data-path, --valid-data-path and --test-data-path; use one "
+                            "or the others",
+                            join(data.data_path)));
+  }
+  if (per_split && data.train_data_path.empty() && !options.control.skip_train) {
+    faults.missing("train-data-path", "the other splits are named one by one");
+  }
+}
+
+}  // namespace
+
+void check_run(const RunOptions& options, FaultList& faults) {
+  check_data(options, faults);
+  check_tokenizer(options.data, faults);
+  const RunControl& control = options.control;
+  if (control.skip_train && control.load.empty()) {
+    faults.missing("load", "--skip-train evaluates saved weights");
+  }
+  if (control.skip_train && control.eval_iters == 0) {
+    faults.add("eval-iters", 0, "--skip-train would do nothing", "1 or more");
+  }
+}
+
+}  // namespace triax::io
