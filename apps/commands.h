@@ -1,0 +1,12 @@
+// One function per subcommand of `triax`. Each gets the words after its name, prints results on stdout, and returns the
+// exit code; it throws ConfigError for a wrong request and RunTimeError for a failure, which main turns into 2 and 5.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace triax::apps {
+
+int data_command(const std::vector<std::string>& args);
+
+}  // namespace triax::apps
