@@ -17,11 +17,17 @@
 namespace triax::comm {
 namespace {
 
-/// Cores that this process may use.
-int allowed_cores() {
+constexpr int kSpins = 2000;  // 10 to 20 us
+
+/// Cores that the ranks of `local` may use together.
+int cores_of(MPI_Comm local, const GroupInfo& group) {
   cpu_set_t set;
   CPU_ZERO(&set);
-  return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+  sched_getaffinity(0, sizeof(set), &set);
+  MPI_Request request = MPI_REQUEST_NULL;
+  TRIAX_MPI(MPI_Iallreduce(MPI_IN_PLACE, &set, sizeof(set), MPI_BYTE, MPI_BOR, local, &request));
+  wait_all({&request, 1}, {}, group, Operation::AllReduce, 0);
+  return CPU_COUNT(&set);
 }
 
 class MpiGroups final : public GroupFactory {
@@ -42,6 +48,7 @@ class MpiGroups final : public GroupFactory {
       group.world_ranks.push_back(r);
       group.hosts.push_back(session.host());
     }
+    host_cores_ = cores_of(local.get(), group);
     host_memory_ = HostMemory::create(local.get(), group);
   }
 
@@ -58,10 +65,11 @@ class MpiGroups final : public GroupFactory {
     TRIAX_MPI(MPI_Comm_split(world_.get(), color, group == nullptr ? 0 : group->rank, comm.out()));
     if (group == nullptr) return nullptr;
     if (host_memory_ && on_one_node(group->world_ranks)) {
-      const bool spin = runs_on == RunsOn::Caller && session_->local_size() <= allowed_cores();
-      return std::make_unique<HostCommunicator>(std::move(comm), *group, *host_memory_,
-                                                local_ranks_of(group->world_ranks),
-                                                spin ? BarrierSpin::Yes : BarrierSpin::No, progress_);
+      // The communication thread shares the cores with the computing ones.
+      const bool spin = runs_on == RunsOn::Caller && session_->local_size() <= host_cores_;
+      const EventWait wait{spin ? kSpins : 0, options_.timeout_s, &progress_};
+      return std::make_unique<HostCommunicator>(comm.get(), *group, *host_memory_, local_ranks_of(group->world_ranks),
+                                                wait);
     }
     return std::make_unique<MpiCommunicator>(std::move(comm), *group, heap_, progress_);
   }
@@ -121,6 +129,7 @@ class MpiGroups final : public GroupFactory {
   }
 
   const MpiSession* session_;
+  int host_cores_ = 0;
   std::vector<int> real_nodes_;
   MpiComm world_;
   HeapProvider heap_;

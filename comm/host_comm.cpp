@@ -23,10 +23,11 @@ bool overlap(const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
-HostCommunicator::HostCommunicator(MpiComm comm, GroupInfo group, HostMemory& memory, std::vector<int> local_ranks,
-                                   BarrierSpin spin, Progress& progress)
-    : MpiGroup(std::move(comm), std::move(group), progress),
-      host_(memory, messages_.get(), group_, std::move(local_ranks), spin, progress) {}
+HostCommunicator::HostCommunicator(MPI_Comm comm, GroupInfo group, HostMemory& memory,
+                                   const std::vector<int>& local_ranks, const EventWait& wait)
+    : group_(std::move(group)),
+      host_(memory, comm, group_, local_ranks, wait),
+      messages_(memory, comm, group_, local_ranks, wait) {}
 
 HostCommunicator::~HostCommunicator() {
   for (const auto& [data, size] : symmetric_) host_.memory().deallocate(data, size);
@@ -65,7 +66,7 @@ void HostCommunicator::reduce_to(Tensor t, ReduceOp op, int root) {
   const bool is_inline = bytes <= HostGroup::kInlineBytes;
   Announcement mine{root == kEveryRank ? Operation::AllReduce : Operation::Reduce, t.dtype(), op, root, t.numel()};
   if (is_inline) {
-    copy_bytes(host_.inline_data(), bytes_of(t), bytes);
+    copy_bytes(host_.next_inline_data(), bytes_of(t), bytes);
   } else {
     mine.in_offset = host_.offset_of(t.data(), bytes);
   }
@@ -73,7 +74,7 @@ void HostCommunicator::reduce_to(Tensor t, ReduceOp op, int root) {
   if (is_inline) {
     // Everyone adds up everything in the same order.
     if (root != kEveryRank && root != rank()) return;
-    reduce_from([&](int r) { return std::as_const(host_).inline_data(r); }, t.dtype(), op, bytes_of(t), t.numel());
+    reduce_from([&](int r) { return host_.inline_data(r); }, t.dtype(), op, bytes_of(t), t.numel());
   } else if (all_in_windows()) {
     reduce_in_place(t, op, root);
   } else {
@@ -138,14 +139,14 @@ void HostCommunicator::gather_pieces(Tensor in, Tensor out, const Pieces& pieces
   Announcement mine{Operation::AllGather, in.dtype(), ReduceOp::Sum, 0, out.numel()};
   const bool is_inline = pieces.largest() * unit <= HostGroup::kInlineBytes;
   if (is_inline) {
-    copy_bytes(host_.inline_data(), bytes_of(in), in.bytes());
+    copy_bytes(host_.next_inline_data(), bytes_of(in), in.bytes());
   } else {
     mine.in_offset = host_.offset_of(in.data(), in.bytes());
   }
   host_.meet(mine);
   if (is_inline) {
     for (int r = 0; r < size(); ++r) {
-      copy_bytes(to(r), std::as_const(host_).inline_data(r), pieces.count(r) * unit);
+      copy_bytes(to(r), host_.inline_data(r), pieces.count(r) * unit);
     }
     return;
   }
@@ -188,13 +189,13 @@ void HostCommunicator::scatter_pieces(Tensor in, Tensor out, const Pieces& piece
   const int64_t shift = pieces.begin(rank()) * width(in.dtype());
   const bool is_inline = in.bytes() <= HostGroup::kInlineBytes;
   if (is_inline) {
-    copy_bytes(host_.inline_data(), bytes_of(in), in.bytes());
+    copy_bytes(host_.next_inline_data(), bytes_of(in), in.bytes());
   } else {
     mine.in_offset = host_.offset_of(in.data(), in.bytes());
   }
   host_.meet(mine);
   if (is_inline) {
-    reduce_from([&](int r) { return std::as_const(host_).inline_data(r) + shift; }, in.dtype(), op, bytes_of(out),
+    reduce_from([&](int r) { return host_.inline_data(r) + shift; }, in.dtype(), op, bytes_of(out),
                 out.numel());
   } else if (all_in_windows()) {
     reduce_from([&](int r) { return host_.at(r, host_.announcement(r).in_offset) + shift; }, in.dtype(), op,
@@ -228,11 +229,11 @@ Work HostCommunicator::broadcast(Tensor t, int root) {
   Announcement mine{Operation::Broadcast, t.dtype(), ReduceOp::Sum, root, t.numel()};
   const bool is_root = rank() == root;
   const bool is_inline = t.bytes() <= HostGroup::kInlineBytes;
-  if (is_inline && is_root) copy_bytes(host_.inline_data(), bytes_of(t), t.bytes());
+  if (is_inline && is_root) copy_bytes(host_.next_inline_data(), bytes_of(t), t.bytes());
   if (!is_inline) mine.in_offset = host_.offset_of(t.data(), t.bytes());
   host_.meet(mine);
   if (is_inline) {
-    if (!is_root) copy_bytes(bytes_of(t), std::as_const(host_).inline_data(root), t.bytes());
+    if (!is_root) copy_bytes(bytes_of(t), host_.inline_data(root), t.bytes());
     return Work();
   }
   const int64_t offset = host_.announcement(root).in_offset;

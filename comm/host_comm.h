@@ -2,7 +2,7 @@
 #pragma once
 
 #include "comm/host_group.h"
-#include "comm/mpi_group.h"
+#include "comm/host_messages.h"
 #include "comm/pieces.h"
 
 namespace triax::comm {
@@ -10,12 +10,15 @@ namespace triax::comm {
 /// Small data travel with the announcement (one barrier). Tensors in HostMemory are read and written in place by all
 /// (two barriers, no copy). Others pass through the staging buffers in chunks. All calls complete before they return;
 /// every rank reduces its slice and the others take the result over, so all have the same bits.
-class HostCommunicator final : public MpiGroup {
+class HostCommunicator final : public Communicator {
  public:
-  /// Collective over `comm`. local_ranks[r]: HostMemory's local rank of member r.
-  HostCommunicator(MpiComm comm, GroupInfo group, HostMemory& memory, std::vector<int> local_ranks, BarrierSpin spin,
-                   Progress& progress);
+  /// Collective over `comm`, which is not kept. local_ranks[r]: HostMemory's local rank of member r.
+  HostCommunicator(MPI_Comm comm, GroupInfo group, HostMemory& memory, const std::vector<int>& local_ranks,
+                   const EventWait& wait);
   ~HostCommunicator() override;
+  int rank() const override { return group_.rank; }
+  int size() const override { return group_.size(); }
+  const std::string& name() const override { return group_.name; }
 
   Work all_reduce(Tensor t, ReduceOp op) override;
   Work reduce(Tensor t, ReduceOp op, int root) override;
@@ -25,6 +28,8 @@ class HostCommunicator final : public MpiGroup {
   Work reduce_scatter_v(Tensor in, Tensor out, std::span<const int64_t> counts, ReduceOp op) override;
   Work broadcast(Tensor t, int root) override;
   Work all_to_all(Tensor in, Tensor out) override;
+  Work send(Tensor t, int peer, int tag) override { return messages_.send(t, peer, tag); }
+  Work recv(Tensor t, int peer, int tag) override { return messages_.recv(t, peer, tag); }
   void barrier() override;
   Tensor allocate_symmetric(DType dtype, int64_t elements) override;
 
@@ -41,7 +46,9 @@ class HostCommunicator final : public MpiGroup {
   bool all_in_windows() const;
   int stage_parity() { return static_cast<int>(chunks_++ & 1); }
 
+  GroupInfo group_;
   HostGroup host_;
+  HostMessages messages_;
   std::vector<std::pair<void*, size_t>> symmetric_;
   std::vector<const std::byte*> sources_;
   std::vector<std::byte*> destinations_;

@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "comm/host_memory.h"
-#include "comm/progress.h"
+#include "comm/shared_event.h"
 #include "comm/wait.h"
 
 namespace triax::comm {
 
-/// What a rank says before an operation. All members must say the same in the first four fields.
+/// What a rank says before an operation. All members must say the same in the first five fields.
 struct Announcement {
   Operation op = Operation::Barrier;
   DType dtype = DType::UInt8;
@@ -20,21 +20,17 @@ struct Announcement {
   int root = 0;
   int64_t count = 0;       ///< elements, of the whole
   int64_t in_offset = -1;  ///< where its data lie in its window; -1: in ordinary memory
-  int64_t out_offset = -1;
 };
-
-/// Spin: poll for a few microseconds before giving the core away; only where ranks do not outnumber cores.
-enum class BarrierSpin { Yes, No };
 
 /// All calls of a round must be made by all members in the same order. Every wait has the group's deadline.
 class HostGroup {
  public:
-  static constexpr int64_t kInlineBytes = 2048;          ///< data that travel with the announcement
+  static constexpr int64_t kInlineBytes = 2048;               ///< data that travel with the announcement
   static constexpr int64_t kStageBytes = int64_t{256} << 10;  ///< one of the four staging buffers of a rank
 
   /// Collective over `comm`; local_ranks[r] is the local rank (HostMemory's) of member r.
-  HostGroup(HostMemory& memory, MPI_Comm comm, const GroupInfo& group, std::vector<int> local_ranks, BarrierSpin spin,
-            Progress& progress);
+  HostGroup(HostMemory& memory, MPI_Comm comm, const GroupInfo& group, std::vector<int> local_ranks,
+            const EventWait& wait);
   ~HostGroup();
   HostGroup(const HostGroup&) = delete;
   HostGroup& operator=(const HostGroup&) = delete;
@@ -46,18 +42,15 @@ class HostGroup {
   void barrier();
 
   const Announcement& announcement(int rank) const { return slot(rank).announcement; }
-  /// kInlineBytes that travel with the announcement: mine() must be filled before meet().
-  std::byte* inline_data() { return next_slot().data.data(); }
+  /// Data that travel with this rank's next announcement; to be filled before meet().
+  std::byte* next_inline_data() { return members_[group_.rank].slots[(sequence_ + 1) & 1].data.data(); }
   const std::byte* inline_data(int rank) const { return slot(rank).data.data(); }
   /// Staging buffer of kStageBytes of a member; `which` 0..3.
-  std::byte* stage(int rank, int which) const {
-    return stages_[static_cast<size_t>(rank)] + which * kStageBytes;
-  }
+  std::byte* stage(int rank, int which) const { return stages_[static_cast<size_t>(rank)] + which * kStageBytes; }
   /// Address, as seen from here, of an offset that member `rank` announced.
   std::byte* at(int rank, int64_t offset) const { return memory_->at(local_ranks_[static_cast<size_t>(rank)], offset); }
   int64_t offset_of(const void* data, int64_t bytes) const { return memory_->offset_of(data, bytes); }
   HostMemory& memory() { return *memory_; }
-  int64_t sequence() const { return sequence_; }
 
  private:
   struct Slot {
@@ -69,30 +62,25 @@ class HostGroup {
     Slot slots[2];                  ///< of meetings with even and odd number
   };
   struct alignas(64) Control {
-    std::atomic<uint32_t> generation;
+    SharedEvent opened;  ///< its word counts the barriers that all have reached
     alignas(64) std::atomic<uint32_t> arrived;
-    std::atomic<uint32_t> sleepers;
   };
   const Slot& slot(int rank) const { return members_[rank].slots[sequence_ & 1]; }
-  Slot& next_slot() { return members_[group_.rank].slots[(sequence_ + 1) & 1]; }
   void check_announcements() const;
-  void wait_for_generation(uint32_t generation);
-  [[noreturn]] void lost(double waited_s) const;
+  [[noreturn]] void lost() const;
 
   GroupInfo group_;
   HostMemory* memory_;
-  Progress* progress_;
   std::vector<int> local_ranks_;
+  EventWait wait_;
   std::vector<std::byte*> stages_;  ///< of each member
   std::byte* own_stage_ = nullptr;
   std::byte* own_control_ = nullptr;  ///< member 0 only
   int64_t control_bytes_ = 0;
   Control* control_ = nullptr;
   Member* members_ = nullptr;
-  int spins_;
   int64_t sequence_ = 0;  ///< meetings so far
   int64_t arrivals_ = 0;  ///< barriers so far
-  Operation current_ = Operation::Barrier;
 };
 
 }  // namespace triax::comm

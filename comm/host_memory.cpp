@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <new>
 #include <utility>
 
@@ -121,6 +122,16 @@ void* HostMemory::allocate(size_t size_bytes) {
     return windows_[static_cast<size_t>(local_rank_)] + at;
   }
   throw std::bad_alloc();
+}
+
+std::byte* HostMemory::allocate_zeroed(int64_t size_bytes) {
+  auto* data = static_cast<std::byte*>(allocate(static_cast<size_t>(size_bytes)));
+  const int64_t offset = offset_of(data, size_bytes);
+  // A hole reads as zeros; its ragged ends are cleared in place.
+  if (fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset, size_bytes) != 0) {
+    std::memset(data, 0, static_cast<size_t>(size_bytes));
+  }
+  return data;
 }
 
 void HostMemory::deallocate(void* data, size_t size_bytes) noexcept {

@@ -30,6 +30,8 @@ class HostMemory final : public MemoryProvider {
   /// Uninitialised; 64-byte aligned, 2 MiB aligned from 1 MiB on. Thread-safe.
   void* allocate(size_t size_bytes) override;
   void deallocate(void* data, size_t size_bytes) noexcept override;
+  /// All bytes zero, pages not touched yet.
+  std::byte* allocate_zeroed(int64_t size_bytes);
 
   /// Where [data, data + size) lies in this rank's window, or -1 when it does not lie there.
   int64_t offset_of(const void* data, int64_t size_bytes) const;

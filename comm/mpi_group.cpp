@@ -1,6 +1,9 @@
 #include "comm/mpi_group.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <utility>
 
 #include "comm/mpi_check.h"
 
@@ -26,6 +29,7 @@ class Message final : public Work::State {
   Message& operator=(const Message&) = delete;
 
   void start(Tensor t, int tag, MPI_Comm comm) {
+    bytes_ = t.bytes();
     auto* data = static_cast<std::byte*>(t.data());
     int64_t left = t.bytes();
     first_ = start_piece(data, std::min(left, kMessageBytes), tag, comm);
@@ -36,17 +40,22 @@ class Message final : public Work::State {
   }
 
   void wait() override {
-    wait_all({&first_, 1}, {&peer_, 1}, *group_, op_, sequence_);
-    const std::vector<int> peers(rest_.size(), peer_);
-    wait_all(rest_, peers, *group_, op_, sequence_);
+    Backoff backoff(group_->timeout_s);
+    while (!test()) {
+      if (!backoff.pause()) throw_peer_lost(*group_, op_, sequence_, backoff.waited_s(), {&peer_, 1});
+    }
   }
 
   bool test() override {
-    int done = 0;
-    TRIAX_MPI(MPI_Test(&first_, &done, MPI_STATUS_IGNORE));
-    if (done == 0 || rest_.empty()) return done != 0;
-    TRIAX_MPI(MPI_Testall(static_cast<int>(rest_.size()), rest_.data(), &done, MPI_STATUSES_IGNORE));
-    return done != 0;
+    if (!complete(first_)) return false;
+    for (MPI_Request& request : rest_) {
+      if (!complete(request)) return false;
+    }
+    if (op_ == Operation::Recv && received_ != bytes_) {
+      throw RunTimeError(fmt::format("group {}: rank {} sent {} bytes, but rank {} expects {}", group_->name, peer_,
+                                     std::exchange(received_, bytes_), group_->rank, bytes_));
+    }
+    return true;
   }
 
  private:
@@ -60,11 +69,28 @@ class Message final : public Work::State {
     return request;
   }
 
+  /// Tests one request; counts what it received.
+  bool complete(MPI_Request& request) {
+    if (request == MPI_REQUEST_NULL) return true;
+    int done = 0;
+    int count = 0;
+    MPI_Status status;
+    TRIAX_MPI(MPI_Test(&request, &done, &status));
+    if (done == 0) return false;
+    if (op_ == Operation::Recv) {
+      TRIAX_MPI(MPI_Get_count(&status, MPI_BYTE, &count));
+      received_ += count;
+    }
+    return true;
+  }
+
   const GroupInfo* group_;
   Progress* progress_;
   Operation op_;
   int peer_;
   int64_t sequence_;
+  int64_t bytes_ = 0;
+  int64_t received_ = 0;
   MPI_Request first_ = MPI_REQUEST_NULL;
   std::vector<MPI_Request> rest_;
 };
