@@ -35,7 +35,7 @@ struct Gemm {
   Transpose transpose_a = Transpose::No;
   Transpose transpose_b = Transpose::No;
   Accumulate accumulate = Accumulate::No;
-  Tensor bias;
+  Tensor bias{};
 };
 
 /// Where an input token stands: keys of dropout and rotary angles. Part of the input, never computed from the row.

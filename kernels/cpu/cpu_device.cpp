@@ -13,8 +13,8 @@
 namespace triax::kernels {
 namespace {
 
-constexpr int64_t kGrain = 16384;         // elements below which a second thread costs more than it saves
-constexpr int64_t kReduceBlock = 65536;   // elements of one partial sum of squares
+constexpr int64_t kGrain = 16384;        // elements below which a second thread costs more than it saves
+constexpr int64_t kReduceBlock = 65536;  // elements of one partial sum of squares
 
 /// Calls f(x run, y run, elements) in parallel over two tensors of one shape: whole runs when both are contiguous,
 /// else row by row.
@@ -70,9 +70,9 @@ const TypeKernels& CpuDevice::kernels(DType dtype) const {
 void CpuDevice::bias_backward(Tensor dy, Tensor dbias) {
   const TypeKernels& k = kernels(dy.dtype());
   check_vector("bias_backward", "dbias", dbias, dbias.dtype(), dy.cols());
-  sum_over_rows(dy.rows(), compute_type(dy.dtype()), {dbias}, dy.cols(), [&](int64_t begin, int64_t end, void* partial) {
-    k.column_sum(view_of(dy), dy.cols(), begin, end, partial);
-  });
+  sum_over_rows(
+      dy.rows(), compute_type(dy.dtype()), {dbias}, dy.cols(),
+      [&](int64_t begin, int64_t end, void* partial) { k.column_sum(view_of(dy), dy.cols(), begin, end, partial); });
 }
 
 void CpuDevice::fill(Tensor x, double value) {
@@ -84,8 +84,8 @@ void CpuDevice::fill(Tensor x, double value) {
     return;
   }
   char element[8];
-  kernels(DType::Float64).copy[static_cast<size_t>((ensure(is_math_type(x.dtype()), "fill: dtype"), x.dtype()))](
-      &value, element, 1);
+  kernels(DType::Float64)
+      .copy[static_cast<size_t>((ensure(is_math_type(x.dtype()), "fill: dtype"), x.dtype()))](&value, element, 1);
   for_runs(threads_, x, x, [&](char* run, char*, int64_t n) {
     for (int64_t i = 0; i < n; ++i) memcpy(run + i * size, element, static_cast<size_t>(size));
   });
@@ -95,7 +95,8 @@ void CpuDevice::copy(Tensor x, Tensor y) {
   ensure(x.rows() == y.rows() && x.cols() == y.cols(), "copy: shapes differ: " + x.describe() + ", " + y.describe());
   if (x.dtype() == y.dtype()) {
     const auto size = static_cast<int64_t>(size_of(x.dtype()));
-    for_runs(threads_, x, y, [&](char* from, char* to, int64_t n) { memmove(to, from, static_cast<size_t>(n * size)); });
+    for_runs(threads_, x, y,
+             [&](char* from, char* to, int64_t n) { memmove(to, from, static_cast<size_t>(n * size)); });
     return;
   }
   ensure(is_math_type(y.dtype()), "copy: no conversion to " + std::string(name_of(y.dtype())));

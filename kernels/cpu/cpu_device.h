@@ -27,8 +27,7 @@ class CpuDevice final : public Device {
   void gemm(const Gemm& g) override;
   void bias_backward(Tensor dy, Tensor dbias) override;
 
-  void layer_norm_forward(Tensor x, Tensor gamma, Tensor beta, double eps, Tensor y, Tensor mean,
-                          Tensor rstd) override;
+  void layer_norm_forward(Tensor x, Tensor gamma, Tensor beta, double eps, Tensor y, Tensor mean, Tensor rstd) override;
   void layer_norm_backward(Tensor dy, Tensor x, Tensor gamma, Tensor mean, Tensor rstd, Tensor dx,
                            Accumulate accumulate_dx, Tensor dgamma, Tensor dbeta) override;
   void rms_norm_forward(Tensor x, Tensor gamma, double eps, Tensor y, Tensor rstd) override;

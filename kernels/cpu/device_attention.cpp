@@ -46,9 +46,8 @@ void CpuDevice::attention_forward(const Attention& a, Tensor q, Tensor k, Tensor
   // A task is one KV head of one sample; when there are too few for an even split, also a part of the queries.
   const int64_t heads = a.batch * a.kv_heads;
   const int64_t blocks = (a.seq_length + kAttentionBlock - 1) / kAttentionBlock;
-  const int64_t parts = threads_.count() == 1 || heads >= 8 * threads_.count()
-                            ? 1
-                            : std::min<int64_t>(blocks, 2 * threads_.count());
+  const int64_t parts =
+      threads_.count() == 1 || heads >= 8 * threads_.count() ? 1 : std::min<int64_t>(blocks, 2 * threads_.count());
   const int64_t bytes = kernel.attention_forward_bytes(args);
   const Buffer scratch = workspace_.allocate(static_cast<size_t>(bytes * threads_.count()), MemoryCategory::Workspace);
   threads_.tasks(heads * parts, [&](int64_t task, int thread) {

@@ -18,8 +18,8 @@ void check_gemm(const Gemm& g) {
   const int64_t k = op_cols(g.a, g.transpose_a);
   const int64_t n = op_cols(g.b, g.transpose_b);
   ensure(g.a && g.b && g.c && g.a.rank() == 2 && g.b.rank() == 2 && g.c.rank() == 2, "gemm: a, b, c must be matrices");
-  ensure(op_rows(g.b, g.transpose_b) == k, "gemm: op(a) is [m, k] and op(b) [k, n], but a is " + g.a.describe() +
-                                               " and b is " + g.b.describe());
+  ensure(op_rows(g.b, g.transpose_b) == k,
+         "gemm: op(a) is [m, k] and op(b) [k, n], but a is " + g.a.describe() + " and b is " + g.b.describe());
   ensure(g.c.rows() == m && g.c.cols() == n, "gemm: c is " + g.c.describe() + ", but op(a) op(b) is not of that shape");
   ensure(is_math_type(g.a.dtype()) && g.a.dtype() == g.b.dtype(), "gemm: a and b must share a floating dtype");
   const bool half = g.a.dtype() == DType::BFloat16 || g.a.dtype() == DType::Float16;
@@ -82,8 +82,8 @@ void CpuDevice::gemm_converted(const Gemm& g) {
   for (int64_t begin = 0; begin < m; begin += block) {
     const int64_t end = std::min(begin + block, m);
     const bool transposed = g.transpose_a == Transpose::Yes;
-    single.a = transposed ? a_buffer.view(DType::Float32, {k, end - begin})
-                          : a_buffer.view(DType::Float32, {end - begin, k});
+    single.a =
+        transposed ? a_buffer.view(DType::Float32, {k, end - begin}) : a_buffer.view(DType::Float32, {end - begin, k});
     copy(transposed ? g.a.col_slice(begin, end) : g.a.row_slice(begin, end), single.a);
     const Tensor c = g.c.row_slice(begin, end);
     single.c = convert_c ? c_buffer.view(DType::Float32, {end - begin, n}) : c;

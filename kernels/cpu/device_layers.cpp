@@ -87,7 +87,7 @@ void CpuDevice::rotary(Tensor x, Tensor cos, Tensor sin, Tensor position, int64_
   for (int64_t r = 0; r < rows; ++r) {
     ensure(positions[r] >= 0 && positions[r] < cos.rows(), "rotary: a position lies outside the table");
   }
-  const RotaryArgs args{view_of(x), view_of(cos),        view_of(sin), positions,
+  const RotaryArgs args{view_of(x), view_of(cos),     view_of(sin), positions,
                         heads,      x.cols() / heads, cos.cols(),   direction == RotaryDirection::Backward};
   const TypeKernels& k = kernels(x.dtype());
   threads_.ranges(rows, row_grain(x.cols()), [&](int64_t b, int64_t e) { k.rotary(args, b, e); });
@@ -133,8 +133,9 @@ void CpuDevice::bias_dropout_add_forward(Tensor x, Tensor bias, Tensor residual,
   check_matrix("bias_dropout_add_forward", "y", y, x.dtype(), rows, x.cols());
   if (bias) check_vector("bias_dropout_add_forward", "bias", bias, x.dtype(), x.cols());
   if (residual) check_matrix("bias_dropout_add_forward", "residual", residual, x.dtype(), rows, x.cols());
-  const BiasDropoutArgs args{view_of(x),  residual ? view_of(residual) : View{}, view_of(y),
-                             bias.data(), x.cols(), dropout_args("bias_dropout_add_forward", dropout, index, rows)};
+  const BiasDropoutArgs args{view_of(x), residual ? view_of(residual) : View{},
+                             view_of(y), bias.data(),
+                             x.cols(),   dropout_args("bias_dropout_add_forward", dropout, index, rows)};
   const TypeKernels& k = kernels(x.dtype());
   threads_.ranges(rows, row_grain(x.cols()), [&](int64_t b, int64_t e) { k.bias_dropout_forward(args, b, e); });
 }

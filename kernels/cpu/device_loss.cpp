@@ -78,7 +78,8 @@ void CpuDevice::embedding_backward(Tensor token, Tensor dy, int64_t first, Tenso
 void CpuDevice::cross_entropy_max(Tensor logits, int64_t valid, Tensor row_max) {
   const CrossEntropyArgs args = loss_args("cross_entropy_max", logits, 0, valid, Tensor(), row_max, Tensor());
   const TypeKernels& k = kernels(logits.dtype());
-  threads_.ranges(logits.rows(), row_grain(logits.cols()), [&](int64_t b, int64_t e) { k.cross_entropy_max(args, b, e); });
+  threads_.ranges(logits.rows(), row_grain(logits.cols()),
+                  [&](int64_t b, int64_t e) { k.cross_entropy_max(args, b, e); });
 }
 
 void CpuDevice::cross_entropy_sum(Tensor logits, int64_t first, int64_t valid, Tensor target, Tensor row_max,
@@ -88,7 +89,8 @@ void CpuDevice::cross_entropy_sum(Tensor logits, int64_t first, int64_t valid, T
   check_vector("cross_entropy_sum", "target_logit", target_logit, compute_type(logits.dtype()), logits.rows());
   args.target_logit = target_logit.data();
   const TypeKernels& k = kernels(logits.dtype());
-  threads_.ranges(logits.rows(), row_grain(logits.cols()), [&](int64_t b, int64_t e) { k.cross_entropy_sum(args, b, e); });
+  threads_.ranges(logits.rows(), row_grain(logits.cols()),
+                  [&](int64_t b, int64_t e) { k.cross_entropy_sum(args, b, e); });
 }
 
 void CpuDevice::cross_entropy_loss(Tensor row_max, Tensor sum_exp, Tensor target_logit, Tensor mask, Tensor loss_sum) {

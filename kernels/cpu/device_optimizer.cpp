@@ -39,7 +39,8 @@ void for_chunks(const Threads& threads, const KernelTable& table, const Tensor& 
 }
 
 void check_optimizer(const char* operation, const Tensor& master, const Tensor& grad, const Tensor& param) {
-  ensure(master.dtype() == DType::Float32 || master.dtype() == DType::Float64, "optimizer: master must be fp32 or fp64");
+  ensure(master.dtype() == DType::Float32 || master.dtype() == DType::Float64,
+         "optimizer: master must be fp32 or fp64");
   ensure(is_math_type(grad.dtype()) && (!param || is_math_type(param.dtype())), "optimizer: dtype of grad or param");
   const int64_t n = master.numel();
   check_vector(operation, "master", master, master.dtype(), n);

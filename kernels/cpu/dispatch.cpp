@@ -9,10 +9,16 @@
 namespace triax::kernels {
 
 // Defined in isa/table.cc, compiled once per instruction set (kernels/CMakeLists.txt).
-namespace isa_base { KernelTable make_table(); }
+namespace isa_base {
+KernelTable make_table();
+}
 #if defined(TRIAX_X86_VARIANTS)
-namespace isa_avx2 { KernelTable make_table(); }
-namespace isa_avx512 { KernelTable make_table(); }
+namespace isa_avx2 {
+KernelTable make_table();
+}
+namespace isa_avx512 {
+KernelTable make_table();
+}
 #endif
 
 namespace {
@@ -48,9 +54,11 @@ constexpr Variant kVariants[] = {
 const KernelTable& cpu_kernel_table(const char* isa) {
   static const KernelTable tables[] = {
 #if defined(TRIAX_X86_VARIANTS)
-      isa_avx512::make_table(), isa_avx2::make_table(),
+    isa_avx512::make_table(),
+    isa_avx2::make_table(),
 #endif
-      isa_base::make_table()};
+    isa_base::make_table()
+  };
   std::string legal;
   for (size_t i = 0; i < std::size(kVariants); ++i) {
     if (!kVariants[i].supported()) continue;

@@ -2,13 +2,12 @@
 // nor on the number of threads (tests/unit/kernels_gemm.cpp holds it to that).
 #include "kernels/cpu/dnnl_gemm.h"
 
-#include <dnnl.hpp>
-
 #include <fmt/format.h>
 #include <omp.h>
 
 #include <array>
 #include <cstring>
+#include <dnnl.hpp>
 #include <unordered_map>
 
 namespace triax::kernels {
@@ -55,8 +54,8 @@ dnnl::memory::data_type type_of(DType dtype) {
 }
 
 dnnl::memory::desc matrix(DType dtype, int64_t rows, int64_t cols, int64_t row_stride, Transpose transpose) {
-  const dnnl::memory::dims strides = transpose == Transpose::Yes ? dnnl::memory::dims{1, row_stride}
-                                                                 : dnnl::memory::dims{row_stride, 1};
+  const dnnl::memory::dims strides =
+      transpose == Transpose::Yes ? dnnl::memory::dims{1, row_stride} : dnnl::memory::dims{row_stride, 1};
   return {{rows, cols}, type_of(dtype), strides};
 }
 

@@ -41,9 +41,9 @@ struct DropoutArgs {
   bool active = false;
   DropoutKey key{};
   uint32_t threshold = 0;
-  double keep_scale = 1;             ///< 1 / (1 - p)
-  const int64_t* sample = nullptr;   ///< [batch]
-  const int32_t* position = nullptr; ///< [rows]
+  double keep_scale = 1;              ///< 1 / (1 - p)
+  const int64_t* sample = nullptr;    ///< [batch]
+  const int32_t* position = nullptr;  ///< [rows]
   int64_t batch = 1;
 };
 

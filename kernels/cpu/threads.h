@@ -22,7 +22,7 @@ class Threads {
       f(int64_t{0}, n);
       return;
     }
-#pragma omp parallel for num_threads(static_cast<int>(pieces)) schedule(static, 1)
+#pragma omp parallel for num_threads(static_cast <int>(pieces)) schedule(static, 1)
     for (int64_t p = 0; p < pieces; ++p) f(n * p / pieces, n * (p + 1) / pieces);
   }
 
@@ -41,7 +41,8 @@ class Threads {
   int count_;
 };
 
-/// The thread count that a request of `threads` (0: choose) means: OMP_NUM_THREADS, else the cores of the affinity mask.
+/// The thread count that a request of `threads` (0: choose) means: OMP_NUM_THREADS, else the cores of the affinity
+/// mask.
 int resolve_threads(int threads);
 
 }  // namespace triax::kernels

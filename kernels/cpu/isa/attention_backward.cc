@@ -127,7 +127,8 @@ void backward(const AttentionArgs& a, int64_t i, int64_t kv, void* memory) {
   const int64_t ld = shape.padded;
   pack_rows<T, C>(a.v, a, i, kv, 0, a.seq, C{1}, s.keys, ld);  // only for its transpose
   for (int64_t first = 0; first < a.seq; first += kBlock) {
-    transpose_tile<C>(s.keys + first * ld, min_of(kBlock, a.seq - first), shape.dim, ld, s.values_t + first * shape.dim);
+    transpose_tile<C>(s.keys + first * ld, min_of(kBlock, a.seq - first), shape.dim, ld,
+                      s.values_t + first * shape.dim);
   }
   pack_rows<T, C>(a.k, a, i, kv, 0, a.seq, C{1}, s.keys, ld);
   for (int64_t first = 0; first < a.seq; first += kBlock) {

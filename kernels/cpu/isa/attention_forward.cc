@@ -33,9 +33,8 @@ TRIAX_INLINE void softmax_row(C* scores, int64_t keys, int64_t width, C* out, in
   using V = Vec<C>;
   constexpr C kLowest = -__builtin_inff();
   V best = splat<C>(kLowest);
-  for_lanes<C>(keys, [&](int64_t i, auto n) {
-    best = max_of_lanes<C>(first_lanes<C>(load(scores + i), n, kLowest), best);
-  });
+  for_lanes<C>(keys,
+               [&](int64_t i, auto n) { best = max_of_lanes<C>(first_lanes<C>(load(scores + i), n, kLowest), best); });
   const C largest = largest_lane<C>(best);
   const C updated = largest > max ? largest : max;
   V total{};
@@ -76,9 +75,9 @@ void query_block(const AttentionArgs& a, const AttentionShape<C>& shape, const S
     const bool diagonal = first == begin;
     const int64_t keys = min_of(kBlock, a.seq - first);
     const int64_t width = round_up(keys, kLanes<C>);
-    multiply_tile<C, false>({rows, width, shape.dim, s.queries, shape.padded, 1, s.keys_t + first * shape.dim, kBlock,
-                             s.scores, kBlock},
-                            diagonal ? Part::LowerC : Part::All);
+    multiply_tile<C, false>(
+        {rows, width, shape.dim, s.queries, shape.padded, 1, s.keys_t + first * shape.dim, kBlock, s.scores, kBlock},
+        diagonal ? Part::LowerC : Part::All);
     const KeyPositions positions(a, i, first, keys);
     alignas(64) uint32_t words[kBlock];
     for (int64_t r = 0; r < rows; ++r) {

@@ -28,9 +28,8 @@ void row_sum(const CrossEntropyArgs& a, int64_t begin, int64_t end) {
     const T* logits = row_of<T>(a.logits, r);
     const C max = static_cast<const C*>(a.row_max)[r];
     Vec<C> sum{};
-    for_lanes<C>(a.valid, [&](int64_t i, auto n) {
-      sum += first_lanes<C>(exp_of(load(logits + i, n) - max), n, C{0});
-    });
+    for_lanes<C>(a.valid,
+                 [&](int64_t i, auto n) { sum += first_lanes<C>(exp_of(load(logits + i, n) - max), n, C{0}); });
     static_cast<C*>(a.sum_exp)[r] = sum_of_lanes<C>(sum);
     const int64_t t = a.target[r] - a.first;
     static_cast<C*>(a.target_logit)[r] = t >= 0 && t < a.valid ? to_compute(logits[t]) : C{0};

@@ -126,7 +126,7 @@ TRIAX_INLINE Vec<float> exp_of(Vec<float> x) {
   const I half = exponent >> 1;
   const I scale1 = (half + 127) << 23;
   const I scale2 = (exponent - half + 127) << 23;
-  return p * bit_cast_to<Vec<float>>(scale1) * bit_cast_to<Vec<float>>(scale2);
+  return p * bit_cast_to<Vec<float> >(scale1) * bit_cast_to<Vec<float> >(scale2);
 #endif
 }
 /// The C library's, below 1 ulp.

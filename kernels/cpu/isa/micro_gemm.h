@@ -20,12 +20,12 @@ inline constexpr int kTileVectors = kVectorBytes == 64 ? 4 : 2;
 
 template <class C>
 struct TileProduct {
-  int64_t m, n, k;             ///< n is a multiple of kLanes<C>
-  const C* a;                  ///< A(i, k) = a[i * a_row + k * a_col]
+  int64_t m, n, k;  ///< n is a multiple of kLanes<C>
+  const C* a;       ///< A(i, k) = a[i * a_row + k * a_col]
   int64_t a_row, a_col;
-  const C* b;                  ///< B(k, j) = b[k * ldb + j]
+  const C* b;  ///< B(k, j) = b[k * ldb + j]
   int64_t ldb;
-  C* c;                        ///< C(i, j) = c[i * ldc + j]
+  C* c;  ///< C(i, j) = c[i * ldc + j]
   int64_t ldc;
 };
 
@@ -87,12 +87,23 @@ void multiply_tile(const TileProduct<C>& t, Part part) {
   int64_t i = 0;
   for (; i + kTileRows <= t.m; i += kTileRows) row_group<C, kTileRows, kAccumulate>(t, part, i);
   switch (t.m - i) {
-    case 5: row_group<C, 5, kAccumulate>(t, part, i); break;
-    case 4: row_group<C, 4, kAccumulate>(t, part, i); break;
-    case 3: row_group<C, 3, kAccumulate>(t, part, i); break;
-    case 2: row_group<C, 2, kAccumulate>(t, part, i); break;
-    case 1: row_group<C, 1, kAccumulate>(t, part, i); break;
-    default: break;
+    case 5:
+      row_group<C, 5, kAccumulate>(t, part, i);
+      break;
+    case 4:
+      row_group<C, 4, kAccumulate>(t, part, i);
+      break;
+    case 3:
+      row_group<C, 3, kAccumulate>(t, part, i);
+      break;
+    case 2:
+      row_group<C, 2, kAccumulate>(t, part, i);
+      break;
+    case 1:
+      row_group<C, 1, kAccumulate>(t, part, i);
+      break;
+    default:
+      break;
   }
 }
 

@@ -15,7 +15,8 @@ void register_cross_entropy(KernelTable& table);
 void register_elementwise(KernelTable& table);
 void register_optimizer(KernelTable& table);
 
-/// Calls f<T>(kernels of T) for the four floating types. F: struct with template <class T> static void fill(TypeKernels&).
+/// Calls f<T>(kernels of T) for the four floating types. F: struct with template <class T> static void
+/// fill(TypeKernels&).
 template <class F>
 TRIAX_INLINE void for_each_type(KernelTable& table) {
   F::template fill<double>(table.type[0]);
