@@ -45,8 +45,8 @@ int64_t rank_parameters(const ModelConfig& config, int tensor_parallel, const pa
     count += layers.layers(position, chunk).size() * layer_parameters_of_rank(config, tensor_parallel);
   }
   const int64_t embedding = config.padded_vocab_size(tensor_parallel) / tensor_parallel * config.hidden_size;
-  const bool first = position == 0;
-  const bool last = position == layers.pipeline - 1;
+  const bool first = position == layers.position_of(0);
+  const bool last = position == layers.position_of(layers.num_virtual_stages() - 1);
   if (first) count += embedding + position_parameters(config);
   if (last) count += norm_parameters(config);
   if (last && !(first && config.tie_embeddings)) count += embedding;

@@ -15,7 +15,7 @@ int64_t layer_parameters(const ModelConfig& config);
 
 /// Parameters held by tensor rank 0 of pipeline position `position`: sharded tensors divided by tp (KV projections are
 /// replicated when tp exceeds the KV heads), the vocabulary padded. A tied head is a second copy of the word embedding
-/// on the last position when the pipeline is longer than one.
+/// where the last virtual stage is on another position than the first.
 int64_t rank_parameters(const ModelConfig& config, int tensor_parallel, const parallel::LayerMap& layers, int position);
 
 /// Attention scores counted fully (as the papers do) or only below the diagonal (as the kernel computes them).

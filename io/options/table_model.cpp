@@ -60,6 +60,16 @@ OptionEntry rotary_switch() {
   return entry;
 }
 
+// No field of its own: KV heads fewer than heads are grouped (derive.cpp).
+OptionEntry group_query_attention() {
+  OptionEntry entry = derived_option("group-query-attention", ValueKind::Switch, kGroup, "",
+                                     "fewer KV heads than heads; see --num-query-groups");
+  entry.get = [](const RunOptions& o) -> std::vector<std::string> {
+    return {o.model.num_query_groups < o.model.num_attention_heads ? "true" : "false"};
+  };
+  return entry;
+}
+
 // The vocabulary is named by the data's description; this option says it for data without one.
 OptionEntry vocab_size() {
   OptionEntry entry = integer_option(
@@ -95,8 +105,7 @@ std::vector<OptionEntry> shape_entries() {
                      "MLP width f; default 4h, with --swiglu int(4h*2/3/64)*64"),
       integer_option("num-attention-heads", kGroup, {1}, [](auto& o) -> auto& { return o.model.num_attention_heads; },
                      "attention heads a"),
-      derived_option("group-query-attention", ValueKind::Switch, kGroup, "",
-                     "fewer KV heads than heads; see --num-query-groups"),
+      group_query_attention(),
       integer_option("num-query-groups", kGroup, {1}, [](auto& o) -> auto& { return o.model.num_query_groups; },
                      "KV heads k, with --group-query-attention (then default 1)"),
       integer_option("kv-channels", kGroup, {1}, [](auto& o) -> auto& { return o.model.kv_channels; },

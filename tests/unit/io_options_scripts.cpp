@@ -107,7 +107,7 @@ TEST(Scripts, llama3_8b_in_bf16_parses_as_written) {
   }
   ParsedOptions parsed = parse_options(split_blanks(words));
   RunOptions& o = parsed.options;
-  EXPECT_EQ(o.inert.size(), 15u);
+  EXPECT_EQ(o.inert.size(), 14u);
   EXPECT_EQ(parsed.notes.size(), 1u);  // sequence parallelism at TP 1
   resolve(o, 8);
   EXPECT_EQ(o.parallel.grid.data, 8);
