@@ -249,7 +249,7 @@ double Trainer::take_loss_sum() {
 RankReport Trainer::report(const StepInput& input, const ExecutionTimes& times) {
   const comm::Ledger& ledger = grid_->ledger();
   double exposed = 0;
-  for (const char* group : {"tp", "pp", "dp", "mp", "embedding", "world"}) exposed += ledger.total_exposed_s(group);
+  for (const char* group : {"tp", "pp", "dp", "model_parallel", "embedding", "kv_replicas", "world"}) exposed += ledger.total_exposed_s(group);
   RankReport r;
   r.loss_sum = take_loss_sum();
   r.tokens = counted_tokens_;
