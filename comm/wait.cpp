@@ -6,6 +6,8 @@
 #include <sys/prctl.h>
 #include <time.h>
 
+#include <algorithm>
+
 #include "comm/mpi_check.h"
 
 namespace triax::comm {
@@ -64,7 +66,7 @@ void wait_all(std::span<MPI_Request> requests, std::span<const int> peers, const
     std::vector<int> missing;
     for (size_t i = 0; i < peers.size(); ++i) {
       TRIAX_MPI(MPI_Request_get_status(requests[i], &done, MPI_STATUS_IGNORE));
-      if (done == 0 && (missing.empty() || missing.back() != peers[i])) missing.push_back(peers[i]);
+      if (done == 0 && std::count(missing.begin(), missing.end(), peers[i]) == 0) missing.push_back(peers[i]);
     }
     throw_peer_lost(group, op, sequence, backoff.waited_s(), missing);
   }
