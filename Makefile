@@ -4,7 +4,7 @@
 #   make check, make check-long       all tests; with the long sweeps
 #   make setup                        look for dependencies, install or list what is missing
 #   make corpus, format, tidy, clean
-# Variables: JOBS=n, CMAKE_ARGS="-DNAME=VALUE ...", TRIAX_WERROR=ON.
+# Variables: JOBS=n, TARGET=name (build that alone), CMAKE_ARGS="-DNAME=VALUE ...", TRIAX_WERROR=ON.
 PRESET ?= cpu
 PREFIX ?= $(CURDIR)/install
 CMAKE_ARGS ?=
@@ -19,6 +19,8 @@ configure_args := -DTRIAX_WERROR=$(or $(TRIAX_WERROR),OFF) $(cmake_args)
 # Outer make's job server does not reach through cmake --build.
 run := env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL
 
+# Recipes are parallel inside (JOBS), not among each other: setup may install packages.
+.NOTPARALLEL:
 .PHONY: all build configure setup demo check check-long corpus format tidy install clean
 all: build
 
@@ -33,7 +35,7 @@ configure:
 	$(run) cmake --preset $(PRESET) $(configure_args) && touch $(build)/.configured
 
 build: configure
-	@$(run) cmake --build --preset $(PRESET) --parallel $(JOBS)
+	@$(run) cmake --build --preset $(PRESET) --parallel $(JOBS) $(if $(TARGET),--target $(TARGET))
 
 demo: setup build
 	@scripts/demo.sh $(build)/bin/triax
