@@ -32,7 +32,7 @@ struct LoaderConfig {
   BatchShape shape;
   int64_t dp_rank = 0;
   int64_t seq_length = 0;
-  EodMask eod_mask;
+  EodMask eod_mask = {};
   int64_t prefetch_steps = 2;
 };
 

@@ -72,8 +72,8 @@ TEST(IndexedDatasetWriter, refuses_a_directory_it_cannot_write) {
 
 TEST(IndexedDataset, reads_every_integer_type) {
   const TemporaryDirectory dir;
-  for (const TokenType type : {TokenType::UInt8, TokenType::Int8, TokenType::Int16, TokenType::Int32, TokenType::Int64,
-                               TokenType::UInt16}) {
+  for (const TokenType type :
+       {TokenType::UInt8, TokenType::Int8, TokenType::Int16, TokenType::Int32, TokenType::Int64, TokenType::UInt16}) {
     const std::string prefix = dir.file(std::string(name_of(type)));
     write_documents(prefix, type, {{1, 2, 127}, {}, {7}});
     const IndexedDataset data(prefix);

@@ -71,8 +71,8 @@ TEST(GptIndex, separate_last_epoch_equals_megatron) {
   EXPECT_THAT(indices.sample,
               testing::ElementsAre(0, 0, 1, 1, 1, 5, 2, 2, 3, 2, 3, 6, 5, 1, 5, 5, 6, 0, 7, 1, 8, 0, 8, 4, 8, 8, 9, 3,
                                    10, 3, 12, 0, 13, 1, 14, 0, 15, 2, 15, 6, 16, 3, 17, 3, 17, 7));
-  EXPECT_THAT(indices.shuffle, testing::ElementsAre(7, 4, 1, 11, 3, 10, 2, 13, 6, 9, 12, 5, 0, 8, 18, 21, 15, 14, 19,
-                                                    17, 16, 20));
+  EXPECT_THAT(indices.shuffle,
+              testing::ElementsAre(7, 4, 1, 11, 3, 10, 2, 13, 6, 9, 12, 5, 0, 8, 18, 21, 15, 14, 19, 17, 16, 20));
 }
 
 TEST(GptIndex, joint_last_epoch_equals_megatron) {
@@ -83,8 +83,8 @@ TEST(GptIndex, joint_last_epoch_equals_megatron) {
   EXPECT_THAT(indices.sample,
               testing::ElementsAre(0, 0, 1, 0, 2, 2, 3, 2, 3, 6, 4, 1, 5, 2, 5, 6, 6, 3, 7, 2, 7, 6, 8, 3, 8, 7, 9, 2,
                                    11, 0, 12, 2, 12, 6, 13, 3, 13, 7, 14, 2, 15, 1, 16, 1, 17, 0));
-  EXPECT_THAT(indices.shuffle, testing::ElementsAre(8, 17, 21, 1, 4, 20, 19, 13, 14, 9, 0, 11, 7, 3, 10, 6, 2, 5, 12,
-                                                    16, 18, 15));
+  EXPECT_THAT(indices.shuffle,
+              testing::ElementsAre(8, 17, 21, 1, 4, 20, 19, 13, 14, 9, 0, 11, 7, 3, 10, 6, 2, 5, 12, 16, 18, 15));
 }
 
 // 16 tokens at s = 5: (16 E - 1) / 5.
