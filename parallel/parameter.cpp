@@ -75,12 +75,13 @@ size_t ParameterStore::add(std::vector<Parameter> group) {
   return first;
 }
 
-void ParameterStore::allocate(DType weight_dtype, DType grad_dtype, Arena& arena, comm::Communicator& dp) {
+void ParameterStore::allocate(DType weight_dtype, DType grad_dtype, Arena& arena, kernels::Device& device) {
   weight_buffer_ = arena.allocate(weight_dtype, numel_, MemoryCategory::Parameters);
   flat_weight_ = weight_buffer_.view(weight_dtype, {numel_});
-  flat_grad_ = dp.allocate_symmetric(grad_dtype, numel_);
-  std::fill_n(static_cast<char*>(flat_weight_.data()), flat_weight_.bytes(), char{0});
-  std::fill_n(static_cast<char*>(flat_grad_.data()), flat_grad_.bytes(), char{0});
+  grad_buffer_ = arena.allocate(grad_dtype, numel_, MemoryCategory::Gradients);
+  flat_grad_ = grad_buffer_.view(grad_dtype, {numel_});
+  device.fill(flat_weight_, 0);
+  device.fill(flat_grad_, 0);
   for (Parameter& p : parameters_) {
     p.weight = view_of(flat_weight_, p);
     p.grad = view_of(flat_grad_, p);

@@ -9,7 +9,6 @@
 
 #include "base/memory.h"
 #include "base/tensor.h"
-#include "comm/communicator.h"
 #include "kernels/device.h"
 
 namespace triax::parallel {
@@ -73,8 +72,8 @@ class ParameterStore {
   /// Declares tensors that lie one directly after the other (so that q, k, v can be used as one matrix). Returns the
   /// index of the first; indices are stable and consecutive.
   size_t add(std::vector<Parameter> group);
-  /// weights from `arena`; gradients from dp's symmetric memory, so that the reduction needs no copy. Zero-filled.
-  void allocate(DType weight_dtype, DType grad_dtype, Arena& arena, comm::Communicator& dp);
+  /// Weights and gradients from `arena`, zero-filled. With an arena over ProcessGrid::memory() they are reduced in place.
+  void allocate(DType weight_dtype, DType grad_dtype, Arena& arena, kernels::Device& device);
 
   std::vector<Parameter>& parameters() { return parameters_; }
   const std::vector<Parameter>& parameters() const { return parameters_; }
@@ -93,7 +92,7 @@ class ParameterStore {
   std::vector<Parameter> parameters_;
   std::vector<ParameterUnit> units_;
   int64_t numel_ = 0;
-  Buffer weight_buffer_;
+  Buffer weight_buffer_, grad_buffer_;
   Tensor flat_weight_, flat_grad_;
 };
 

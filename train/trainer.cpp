@@ -67,7 +67,7 @@ Trainer::Trainer(comm::ProcessGrid& grid, kernels::Device& device, Arena& arena,
   const model::StageOptions stage{options.model, io::layer_map_of(options), options.parallel.recompute,
                                   grid.coord().pipeline};
   chunks_ = model::make_chunks(stage, context_, store_);
-  store_.allocate(context_.dtype, context_.state_dtype, arena, grid.data());
+  store_.allocate(context_.dtype, context_.state_dtype, arena, device);
   const auto m = static_cast<size_t>(options.batch.num_micro_batches);
   states_.resize(chunks_.size());
   for (ChunkStates& states : states_) states.in_use.resize(m);
