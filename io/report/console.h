@@ -1,4 +1,4 @@
-// Megatron-LM's log lines on stdout (logs.md: 128 public tools read them), and a progress line on a terminal.
+// Megatron-LM's log lines on stdout (public tools parse them), and a progress line on a terminal.
 #pragma once
 
 #include <optional>
@@ -23,7 +23,7 @@ class IterationLog {
   int64_t first_iteration_, total_iterations_, interval_;
   Throughput throughput_;
   int64_t count_ = 0, advanced_ = 0, skipped_ = 0, nan_ = 0;
-  double loss_sum_ = 0, step_ms_sum_ = 0, tokens_sum_ = 0, tflops_ms_sum_ = 0;
+  double loss_sum_ = 0, step_ms_sum_ = 0, tokens_sum_ = 0, tflops_ms_sum_ = 0, mfu_ms_sum_ = 0;
 };
 
 /// "[2026-08-22 15:22:22.123456]" of the local clock now.

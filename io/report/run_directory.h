@@ -14,6 +14,7 @@ namespace triax::io {
 struct RunFacts {
   std::string version, commit, compiler;
   std::vector<std::string> command_line;
+  std::string slurm_job_id;                  ///< SLURM_JOB_ID, empty outside Slurm
   int world_size = 1;
   std::vector<std::string> hosts;            ///< host of each rank
   std::string device = "cpu";
@@ -30,16 +31,18 @@ struct RunDirectory {
   std::string file(const std::string& name) const { return path + "/" + name; }
 };
 
-/// Called by one rank. Default name runs/<model>-<layout>-<date>, or -<SLURM_JOB_ID> under Slurm. A directory that
-/// has a run.json of another run is refused (given by --run-dir) or avoided by a suffix -2, -3 (default name).
-RunDirectory open_run_directory(const RunOptions& options, const std::string& slurm_job_id);
-/// "tp2-pp2-dp2".
+/// Called by one rank. Default name runs/<model>-<layout>-<date>, or -<SLURM_JOB_ID> under Slurm. A directory that holds
+/// a run goes on only with a restart of it: same Slurm job, same command line, not finished. Another run's is refused
+/// (ConfigError, --run-dir) or avoided by a suffix -2, -3 (default name).
+RunDirectory open_run_directory(const RunOptions& options, const RunFacts& facts);
+/// "tp2-pp2-dp2", with "-v2" for two model chunks per rank.
 std::string layout_name(const RunOptions& options);
-/// Writes run.json (a restart keeps the earlier ones as run-1.json, ...) and resolved.cfg.
-void write_run_files(const RunDirectory& directory, const ParsedOptions& parsed, const RunFacts& facts,
-                     const std::string& slurm_job_id);
-std::string run_json(const ParsedOptions& parsed, const RunFacts& facts, const std::string& slurm_job_id);
-/// Environment variables that shape a run (OMP_*, SLURM_*, MPICH_*, UCX_*, ... never secrets), name -> value.
+/// Writes run.json (a restart keeps the earlier one as run-1.json, run-2.json, ...) and resolved.cfg. Throws RunTimeError.
+void write_run_files(const RunDirectory& directory, const ParsedOptions& parsed, const RunFacts& facts);
+std::string run_json(const ParsedOptions& parsed, const RunFacts& facts);
+/// Writes summary.json at the end of a run.
+void write_text_file(const std::string& path, const std::string& text);
+/// Environment variables that shape a run (OMP_*, UCX_*, some of SLURM_*, ...), never one whose name tells of a secret.
 std::map<std::string, std::string> allowed_environment();
 
 }  // namespace triax::io

@@ -1,0 +1,105 @@
+#include "io/report/run_directory.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+
+namespace triax::io {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+Json read_json(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) return nullptr;
+  return Json::parse(file, nullptr, false);
+}
+
+bool holds_a_run(const std::string& path) { return fs::exists(path + "/run.json"); }
+
+// Only a requeued or repeated step of the same Slurm job goes on: another command of the same job is another run, and
+// so is the same command after it has finished.
+bool is_restart(const std::string& path, const RunFacts& facts) {
+  if (facts.slurm_job_id.empty()) return false;
+  const Json run = read_json(path + "/run.json");
+  if (!run.is_object() || run.value("slurm_job_id", "") != facts.slurm_job_id) return false;
+  if (!run.contains("command_line") || run["command_line"] != Json(facts.command_line)) return false;
+  const Json summary = read_json(path + "/summary.json");
+  return !(summary.is_object() && summary.value("ended", "") == "finished");
+}
+
+void create(const std::string& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) throw ConfigError(fmt::format("--run-dir {}: cannot be made ({})", path, error.message()));
+}
+
+std::string default_path(const RunOptions& options, const RunFacts& facts) {
+  std::string model = options.model.name;
+  for (char& c : model) c = c == '/' || c == ' ' ? '_' : c;
+  const std::string when = facts.slurm_job_id.empty()
+                               ? fmt::format("{:%Y%m%d-%H%M%S}", fmt::localtime(std::time(nullptr)))
+                               : facts.slurm_job_id;
+  return fmt::format("runs/{}-{}-{}", model, layout_name(options), when);
+}
+
+}  // namespace
+
+std::string layout_name(const RunOptions& options) {
+  const ParallelOptions& p = options.parallel;
+  std::string name = fmt::format("tp{}-pp{}-dp{}", p.grid.tensor, p.grid.pipeline, p.grid.data);
+  if (p.chunks > 1) name += fmt::format("-v{}", p.chunks);
+  return name;
+}
+
+RunDirectory open_run_directory(const RunOptions& options, const RunFacts& facts) {
+  if (!options.control.run_dir.empty()) {
+    const std::string& path = options.control.run_dir;
+    const bool restart = is_restart(path, facts);
+    if (holds_a_run(path) && !restart) {
+      throw ConfigError(fmt::format("--run-dir {}: holds another run (run.json), which is never overwritten; name a new "
+                                    "directory, or leave --run-dir out",
+                                    path));
+    }
+    create(path);
+    return {path, restart};
+  }
+  const std::string base = default_path(options, facts);
+  std::string path = base;
+  for (int number = 2; fs::exists(path); ++number) {
+    if (is_restart(path, facts)) return {path, true};
+    path = fmt::format("{}-{}", base, number);
+  }
+  create(path);
+  return {path, false};
+}
+
+void write_text_file(const std::string& path, const std::string& text) {
+  const std::string temporary = path + ".tmp";
+  std::ofstream file(temporary, std::ios::trunc | std::ios::binary);
+  file << text;
+  file.close();
+  std::error_code error;
+  if (file) fs::rename(temporary, path, error);
+  if (!file || error) throw RunTimeError(fmt::format("{}: cannot be written", path));
+}
+
+void write_run_files(const RunDirectory& directory, const ParsedOptions& parsed, const RunFacts& facts) {
+  const std::string path = directory.file("run.json");
+  if (fs::exists(path)) {
+    int number = 1;
+    while (fs::exists(directory.file(fmt::format("run-{}.json", number)))) ++number;
+    fs::rename(path, directory.file(fmt::format("run-{}.json", number)));
+  }
+  write_text_file(path, run_json(parsed, facts));
+  write_text_file(directory.file("resolved.cfg"), resolved_cfg(parsed.options));
+}
+
+}  // namespace triax::io
