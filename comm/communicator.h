@@ -39,10 +39,8 @@ class Work {
   /// Waits if needed: dropping an operation in flight would free its buffers under it. Errors are logged.
   ~Work();
   void wait() {
-    if (state_) {
-      state_->wait();
-      state_.reset();
-    }
+    // Done with, even when it throws.
+    if (const std::unique_ptr<State> state = std::move(state_)) state->wait();
   }
   bool test() { return !state_ || state_->test(); }
 

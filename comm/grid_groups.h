@@ -7,8 +7,6 @@
 
 #include "comm/comm_thread.h"
 #include "comm/delay.h"
-#include "comm/host_memory.h"
-#include "comm/progress.h"
 #include "comm/process_grid.h"
 #include "comm/wait.h"
 
@@ -28,8 +26,8 @@ class GroupFactory {
 
  protected:
   GroupFactory(const GridOptions& options, int world_rank, Ledger& ledger);
-  /// The bare communicator of a group of two ranks or more; called on all ranks, with null for those in groups of one.
-  virtual std::unique_ptr<Communicator> make_bare(const GroupInfo* group, RunsOn runs_on) = 0;
+  /// The bare communicator; null for a group of one rank, which takes part all the same.
+  virtual std::unique_ptr<Communicator> make_bare(const GroupInfo& group, RunsOn runs_on) = 0;
 
   GridOptions options_;
   int world_rank_;

@@ -21,17 +21,26 @@ bool overlap(const Tensor& a, const Tensor& b) {
   return bytes_of(a) < bytes_of(b) + b.bytes() && bytes_of(b) < bytes_of(a) + a.bytes();
 }
 
+/// The messages' part of a region lies behind the collectives'.
+int64_t messages_offset(int members) { return (HostGroup::region_bytes(members) + 63) / 64 * 64; }
+
+HostMembers shifted(HostMembers members, int64_t offset) {
+  for (int64_t& region : members.regions) region += offset;
+  return members;
+}
+
 }  // namespace
 
-HostCommunicator::HostCommunicator(MPI_Comm comm, GroupInfo group, HostMemory& memory,
-                                   const std::vector<int>& local_ranks, const EventWait& wait)
-    : group_(std::move(group)),
-      host_(memory, comm, group_, local_ranks, wait),
-      messages_(memory, comm, group_, local_ranks, wait) {}
-
-HostCommunicator::~HostCommunicator() {
-  for (const auto& [data, size] : symmetric_) host_.memory().deallocate(data, size);
+int64_t HostCommunicator::reserve_region(HostMemory& memory, int members) {
+  const int64_t bytes = messages_offset(members) + HostMessages::region_bytes(members);
+  return memory.offset_of(memory.allocate_zeroed(bytes), bytes);
 }
+
+HostCommunicator::HostCommunicator(HostMemory& memory, const HostMembers& members, GroupInfo group,
+                                   const EventWait& wait)
+    : group_(std::move(group)),
+      host_(memory, members, group_, wait),
+      messages_(memory, shifted(members, messages_offset(group_.size())), group_, wait) {}
 
 bool HostCommunicator::all_in_windows() const {
   for (int r = 0; r < size(); ++r) {
@@ -288,9 +297,7 @@ void HostCommunicator::barrier() { host_.meet(Announcement{}); }
 
 Tensor HostCommunicator::allocate_symmetric(DType dtype, int64_t elements) {
   const auto bytes = static_cast<size_t>(elements * width(dtype));
-  void* data = host_.memory().allocate(bytes);
-  symmetric_.emplace_back(data, bytes);
-  return Tensor(data, dtype, {elements});
+  return Tensor(host_.memory().allocate(bytes), dtype, {elements});  // given back with the grid's memory
 }
 
 }  // namespace triax::comm

@@ -12,10 +12,10 @@ namespace triax::comm {
 /// every rank reduces its slice and the others take the result over, so all have the same bits.
 class HostCommunicator final : public Communicator {
  public:
-  /// Collective over `comm`, which is not kept. local_ranks[r]: HostMemory's local rank of member r.
-  HostCommunicator(MPI_Comm comm, GroupInfo group, HostMemory& memory, const std::vector<int>& local_ranks,
-                   const EventWait& wait);
-  ~HostCommunicator() override;
+  /// Sets this rank's region aside and returns its offset. It is given back with `memory` only: a slower member may
+  /// still look at it when a faster one is gone.
+  static int64_t reserve_region(HostMemory& memory, int members);
+  HostCommunicator(HostMemory& memory, const HostMembers& members, GroupInfo group, const EventWait& wait);
   int rank() const override { return group_.rank; }
   int size() const override { return group_.size(); }
   const std::string& name() const override { return group_.name; }
@@ -49,7 +49,6 @@ class HostCommunicator final : public Communicator {
   GroupInfo group_;
   HostGroup host_;
   HostMessages messages_;
-  std::vector<std::pair<void*, size_t>> symmetric_;
   std::vector<const std::byte*> sources_;
   std::vector<std::byte*> destinations_;
   uint64_t chunks_ = 0;  ///< staged so far; the same on all members

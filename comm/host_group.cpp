@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "comm/mpi_check.h"
-
 namespace triax::comm {
 namespace {
 
@@ -11,42 +9,29 @@ constexpr int kStages = 4;
 
 }  // namespace
 
-HostGroup::HostGroup(HostMemory& memory, MPI_Comm comm, const GroupInfo& group, std::vector<int> local_ranks,
-                     const EventWait& wait)
-    : group_(group), memory_(&memory), local_ranks_(std::move(local_ranks)), wait_(wait) {
-  const auto n = static_cast<size_t>(group_.size());
-  own_stage_ = static_cast<std::byte*>(memory.allocate(kStages * kStageBytes));
-  std::array<int64_t, 2> mine{memory.offset_of(own_stage_, kStages * kStageBytes), -1};
-  if (group_.rank == 0) {
-    control_bytes_ = static_cast<int64_t>(sizeof(Control) + n * sizeof(Member));
-    own_control_ = memory.allocate_zeroed(control_bytes_);
-    mine[1] = memory.offset_of(own_control_, control_bytes_);
-  }
-  std::vector<std::array<int64_t, 2>> all(n);
-  MPI_Request request = MPI_REQUEST_NULL;
-  TRIAX_MPI(MPI_Iallgather(mine.data(), 2, MPI_INT64_T, all.data(), 2, MPI_INT64_T, comm, &request));
-  wait_all({&request, 1}, {}, group_, Operation::AllGather, 0);
-  for (size_t r = 0; r < n; ++r) stages_.push_back(at(static_cast<int>(r), all[r][0]));
-  std::byte* control = at(0, all[0][1]);
+// A region is: the staging buffers, then (used in member 0's only) Control and the members' slots.
+int64_t HostGroup::region_bytes(int members) {
+  return kStages * kStageBytes + static_cast<int64_t>(sizeof(Control) + sizeof(Member) * static_cast<size_t>(members));
+}
+
+HostGroup::HostGroup(HostMemory& memory, const HostMembers& members, const GroupInfo& group, const EventWait& wait)
+    : group_(&group), memory_(&memory), local_ranks_(members.local_ranks), wait_(wait) {
+  for (int r = 0; r < group.size(); ++r) stages_.push_back(at(r, members.regions[static_cast<size_t>(r)]));
+  std::byte* control = stages_[0] + kStages * kStageBytes;
   control_ = reinterpret_cast<Control*>(control);
   members_ = reinterpret_cast<Member*>(control + sizeof(Control));
 }
 
-HostGroup::~HostGroup() {
-  memory_->deallocate(own_stage_, kStages * kStageBytes);
-  if (own_control_ != nullptr) memory_->deallocate(own_control_, static_cast<size_t>(control_bytes_));
-}
-
 void HostGroup::meet(const Announcement& mine) {
   ++sequence_;
-  members_[group_.rank].slots[sequence_ & 1].announcement = mine;
+  members_[group_->rank].slots[sequence_ & 1].announcement = mine;
   barrier();
   check_announcements();
 }
 
 void HostGroup::check_announcements() const {
-  const Announcement& mine = announcement(group_.rank);
-  for (int r = 0; r < group_.size(); ++r) {
+  const Announcement& mine = announcement(group_->rank);
+  for (int r = 0; r < group_->size(); ++r) {
     const Announcement& other = announcement(r);
     if (other.op == mine.op && other.dtype == mine.dtype && other.reduce_op == mine.reduce_op &&
         other.root == mine.root && other.count == mine.count) {
@@ -56,15 +41,15 @@ void HostGroup::check_announcements() const {
       return fmt::format("{} of {} {} (reduction {}, root {})", name_of(a.op), a.count, name_of(a.dtype),
                          static_cast<int>(a.reduce_op), a.root);
     };
-    throw RunTimeError(fmt::format("group {} operation #{}: rank {} called {}, but rank {} called {}", group_.name,
-                                   sequence_, group_.rank, words(mine), r, words(other)));
+    throw RunTimeError(fmt::format("group {} operation #{}: rank {} called {}, but rank {} called {}", group_->name,
+                                   sequence_, group_->rank, words(mine), r, words(other)));
   }
 }
 
 void HostGroup::barrier() {
-  members_[group_.rank].arrivals.store(++arrivals_, std::memory_order_relaxed);
+  members_[group_->rank].arrivals.store(++arrivals_, std::memory_order_relaxed);
   const auto target = static_cast<uint32_t>(arrivals_);  // wraps around as the word does
-  if (control_->arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == static_cast<uint32_t>(group_.size())) {
+  if (control_->arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == static_cast<uint32_t>(group_->size())) {
     control_->arrived.store(0, std::memory_order_relaxed);
     control_->opened.signal();
     return;
@@ -76,10 +61,10 @@ void HostGroup::barrier() {
 
 void HostGroup::lost() const {
   std::vector<int> missing;
-  for (int r = 0; r < group_.size(); ++r) {
+  for (int r = 0; r < group_->size(); ++r) {
     if (members_[r].arrivals.load(std::memory_order_relaxed) < arrivals_) missing.push_back(r);
   }
-  throw_peer_lost(group_, announcement(group_.rank).op, sequence_, wait_.timeout_s, missing);
+  throw_peer_lost(*group_, announcement(group_->rank).op, sequence_, wait_.timeout_s, missing);
 }
 
 }  // namespace triax::comm

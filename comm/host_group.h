@@ -22,18 +22,22 @@ struct Announcement {
   int64_t in_offset = -1;  ///< where its data lie in its window; -1: in ordinary memory
 };
 
+/// Which ranks of the host form a group, and where in its window each has put its region of the group.
+struct HostMembers {
+  std::vector<int> local_ranks;  ///< HostMemory's local rank of each member
+  std::vector<int64_t> regions;  ///< offset in each member's window
+};
+
 /// All calls of a round must be made by all members in the same order. Every wait has the group's deadline.
 class HostGroup {
  public:
   static constexpr int64_t kInlineBytes = 2048;               ///< data that travel with the announcement
   static constexpr int64_t kStageBytes = int64_t{256} << 10;  ///< one of the four staging buffers of a rank
 
-  /// Collective over `comm`; local_ranks[r] is the local rank (HostMemory's) of member r.
-  HostGroup(HostMemory& memory, MPI_Comm comm, const GroupInfo& group, std::vector<int> local_ranks,
-            const EventWait& wait);
-  ~HostGroup();
-  HostGroup(const HostGroup&) = delete;
-  HostGroup& operator=(const HostGroup&) = delete;
+  /// Bytes that a member must set aside, zeroed and 64-byte aligned, in its window.
+  static int64_t region_bytes(int members);
+  /// `group` must outlive this; every region must be zeroed before any member comes to life.
+  HostGroup(HostMemory& memory, const HostMembers& members, const GroupInfo& group, const EventWait& wait);
 
   /// Publishes this rank's announcement and waits for everyone's; throws RunTimeError when they do not fit together.
   /// What was published stays readable until the next but one meeting.
@@ -43,7 +47,7 @@ class HostGroup {
 
   const Announcement& announcement(int rank) const { return slot(rank).announcement; }
   /// Data that travel with this rank's next announcement; to be filled before meet().
-  std::byte* next_inline_data() { return members_[group_.rank].slots[(sequence_ + 1) & 1].data.data(); }
+  std::byte* next_inline_data() { return members_[group_->rank].slots[(sequence_ + 1) & 1].data.data(); }
   const std::byte* inline_data(int rank) const { return slot(rank).data.data(); }
   /// Staging buffer of kStageBytes of a member; `which` 0..3.
   std::byte* stage(int rank, int which) const { return stages_[static_cast<size_t>(rank)] + which * kStageBytes; }
@@ -69,14 +73,11 @@ class HostGroup {
   void check_announcements() const;
   [[noreturn]] void lost() const;
 
-  GroupInfo group_;
+  const GroupInfo* group_;
   HostMemory* memory_;
   std::vector<int> local_ranks_;
   EventWait wait_;
   std::vector<std::byte*> stages_;  ///< of each member
-  std::byte* own_stage_ = nullptr;
-  std::byte* own_control_ = nullptr;  ///< member 0 only
-  int64_t control_bytes_ = 0;
   Control* control_ = nullptr;
   Member* members_ = nullptr;
   int64_t sequence_ = 0;  ///< meetings so far

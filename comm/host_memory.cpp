@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -10,8 +9,6 @@
 #include <cstring>
 #include <new>
 #include <utility>
-
-#include "comm/mpi_check.h"
 
 namespace triax::comm {
 namespace {
@@ -48,54 +45,30 @@ std::byte* map_window(int file, int64_t size) {
   return static_cast<std::byte*>(data);
 }
 
-/// True when `ok` holds on all ranks of `local`.
-bool all_agree(MPI_Comm local, const GroupInfo& group, bool ok) {
-  int flag = ok ? 1 : 0;
-  MPI_Request request = MPI_REQUEST_NULL;
-  TRIAX_MPI(MPI_Iallreduce(MPI_IN_PLACE, &flag, 1, MPI_INT, MPI_MIN, local, &request));
-  wait_all({&request, 1}, {}, group, Operation::AllReduce, 0);
-  return flag != 0;
-}
-
 }  // namespace
 
-std::unique_ptr<HostMemory> HostMemory::create(MPI_Comm local, const GroupInfo& group) {
-  int rank = 0;
-  int size = 1;
-  TRIAX_MPI(MPI_Comm_rank(local, &rank));
-  TRIAX_MPI(MPI_Comm_size(local, &size));
-  const int64_t bytes = window_size(size);
-  const int file = memfd_create("triax", MFD_CLOEXEC);
-  const bool made = file >= 0 && ftruncate(file, bytes) == 0;
-  std::unique_ptr<HostMemory> memory(new HostMemory(file, bytes, rank, size));
-
-  std::vector<std::pair<int, int>> files(static_cast<size_t>(size));  // (process, descriptor) of each local rank
-  const std::pair<int, int> mine(getpid(), file);
-  MPI_Request request = MPI_REQUEST_NULL;
-  TRIAX_MPI(MPI_Iallgather(&mine, 2, MPI_INT, files.data(), 2, MPI_INT, local, &request));
-  wait_all({&request, 1}, {}, group, Operation::AllGather, 0);
-  const bool mapped = made && memory->map_peers(files);
-  if (all_agree(local, group, mapped)) return memory;
-  if (rank == 0) {
-    spdlog::warn("ranks of this host cannot map each other's memory (memfd through /proc/<pid>/fd): "
-                 "collectives inside the host go through MPI and are slower");
-  }
-  return nullptr;
+HostMemory::HostMemory(int local_rank, int local_size)
+    : file_(memfd_create("triax", MFD_CLOEXEC)),
+      size_bytes_(window_size(local_size)),
+      local_rank_(local_rank),
+      windows_(static_cast<size_t>(local_size)) {
+  if (file_ < 0 || ftruncate(file_, size_bytes_) != 0) return;
+  windows_[static_cast<size_t>(local_rank)] = map_window(file_, size_bytes_);
+  free_[0] = size_bytes_;
 }
 
-HostMemory::HostMemory(int file, int64_t size_bytes, int local_rank, int local_size)
-    : file_(file), size_bytes_(size_bytes), local_rank_(local_rank), windows_(static_cast<size_t>(local_size)) {
-  free_[0] = size_bytes;
+HostMemory::File HostMemory::file() const {
+  return {getpid(), windows_[static_cast<size_t>(local_rank_)] == nullptr ? -1 : file_};
 }
 
-bool HostMemory::map_peers(const std::vector<std::pair<int, int>>& files) {
+bool HostMemory::map_peers(const std::vector<File>& files) {
   for (size_t r = 0; r < files.size(); ++r) {
-    const bool own = static_cast<int>(r) == local_rank_;
-    const std::string path = fmt::format("/proc/{}/fd/{}", files[r].first, files[r].second);
-    const int file = own ? file_ : open(path.c_str(), O_RDWR | O_CLOEXEC);
+    if (files[r].descriptor < 0) return false;
+    if (static_cast<int>(r) == local_rank_) continue;
+    const int file = open(fmt::format("/proc/{}/fd/{}", files[r].process, files[r].descriptor).c_str(), O_RDWR | O_CLOEXEC);
     if (file < 0) return false;
     windows_[r] = map_window(file, size_bytes_);
-    if (!own) close(file);
+    close(file);
     if (windows_[r] == nullptr) return false;
   }
   return true;

@@ -6,26 +6,31 @@
 // any tensor that an arena takes from this provider can be reduced by its peers in place, without a copy.
 #pragma once
 
-#include <mpi.h>
-
 #include <map>
-#include <memory>
 #include <mutex>
 #include <vector>
 
 #include "base/memory.h"
-#include "comm/wait.h"
 
 namespace triax::comm {
 
 class HostMemory final : public MemoryProvider {
  public:
-  /// Collective over `local`, whose ranks all stand on one host. Null on all ranks when one of them cannot map its
-  /// peers' memory (no /proc, other process namespaces, address space limits); why is logged by local rank 0.
-  static std::unique_ptr<HostMemory> create(MPI_Comm local, const GroupInfo& group);
+  /// Where a rank's memory file is found.
+  struct File {
+    int process = 0;
+    int descriptor = -1;
+  };
+
+  /// Makes this rank's file and maps it; descriptor is -1 when the system does not allow it.
+  HostMemory(int local_rank, int local_size);
   ~HostMemory() override;
   HostMemory(const HostMemory&) = delete;
   HostMemory& operator=(const HostMemory&) = delete;
+  File file() const;
+  /// Maps the files of all local ranks. False when one cannot be mapped (no /proc, other process namespaces, limits of
+  /// the address space): then no rank of the host may use its HostMemory.
+  bool map_peers(const std::vector<File>& files);
 
   /// Uninitialised; 64-byte aligned, 2 MiB aligned from 1 MiB on. Thread-safe.
   void* allocate(size_t size_bytes) override;
@@ -42,9 +47,6 @@ class HostMemory final : public MemoryProvider {
   int local_rank() const { return local_rank_; }
 
  private:
-  HostMemory(int file, int64_t size_bytes, int local_rank, int local_size);
-  bool map_peers(const std::vector<std::pair<int, int>>& files);
-
   int file_;
   int64_t size_bytes_;
   int local_rank_;

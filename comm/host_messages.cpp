@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "comm/mpi_check.h"
-
 namespace triax::comm {
 
 class HostMessages::Sending final : public Work::State {
@@ -80,28 +78,23 @@ class HostMessages::Receiving final : public Work::State {
   bool done_ = false;
 };
 
-HostMessages::HostMessages(HostMemory& memory, MPI_Comm comm, const GroupInfo& group, std::vector<int> local_ranks,
+int64_t HostMessages::region_bytes(int members) {
+  return static_cast<int64_t>(sizeof(Inbox) + sizeof(Ring) * static_cast<size_t>(members));
+}
+
+HostMessages::HostMessages(HostMemory& memory, const HostMembers& members, const GroupInfo& group,
                            const EventWait& wait)
     : group_(&group),
       memory_(&memory),
-      local_ranks_(std::move(local_ranks)),
+      local_ranks_(members.local_ranks),
       wait_(wait),
-      inbox_bytes_(static_cast<int64_t>(sizeof(Inbox) + sizeof(Ring) * static_cast<size_t>(group.size()))),
       first_untaken_(static_cast<size_t>(group.size()), 0),
       first_in_use_(static_cast<size_t>(group.size()), 0),
       copies_arena_(memory) {
-  own_ = reinterpret_cast<Inbox*>(memory.allocate_zeroed(inbox_bytes_));
-  const int64_t mine = memory.offset_of(own_, inbox_bytes_);
-  std::vector<int64_t> offsets(static_cast<size_t>(group.size()));
-  MPI_Request request = MPI_REQUEST_NULL;
-  TRIAX_MPI(MPI_Iallgather(&mine, 1, MPI_INT64_T, offsets.data(), 1, MPI_INT64_T, comm, &request));
-  wait_all({&request, 1}, {}, group, Operation::AllGather, 0);
-  for (size_t r = 0; r < offsets.size(); ++r) {
-    inboxes_.push_back(reinterpret_cast<Inbox*>(memory.at(local_ranks_[r], offsets[r])));
+  for (size_t r = 0; r < local_ranks_.size(); ++r) {
+    inboxes_.push_back(reinterpret_cast<Inbox*>(memory.at(local_ranks_[r], members.regions[r])));
   }
 }
-
-HostMessages::~HostMessages() { memory_->deallocate(own_, static_cast<size_t>(inbox_bytes_)); }
 
 Work HostMessages::send(Tensor t, int peer, int tag) {
   ensure(t.contiguous() && peer >= 0 && peer < group_->size() && tag >= 0,

@@ -9,9 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/host_memory.h"
-#include "comm/shared_event.h"
-#include "comm/wait.h"
+#include "comm/host_group.h"
 
 namespace triax::comm {
 
@@ -22,10 +20,9 @@ class HostMessages {
  public:
   static constexpr uint64_t kNotices = 1024;  ///< messages of a pair in flight; one more send waits for room
 
-  /// Collective over `comm`; local_ranks[r] is HostMemory's local rank of member r. `group` must outlive this.
-  HostMessages(HostMemory& memory, MPI_Comm comm, const GroupInfo& group, std::vector<int> local_ranks,
-               const EventWait& wait);
-  ~HostMessages();
+  /// As HostGroup's.
+  static int64_t region_bytes(int members);
+  HostMessages(HostMemory& memory, const HostMembers& members, const GroupInfo& group, const EventWait& wait);
   HostMessages(const HostMessages&) = delete;
   HostMessages& operator=(const HostMessages&) = delete;
 
@@ -73,8 +70,6 @@ class HostMessages {
   HostMemory* memory_;
   std::vector<int> local_ranks_;
   EventWait wait_;
-  Inbox* own_ = nullptr;
-  int64_t inbox_bytes_;
   std::vector<Inbox*> inboxes_;          ///< of each member
   std::vector<uint64_t> first_untaken_;  ///< of the ring from each member
   std::vector<uint64_t> first_in_use_;   ///< of the ring to each member

@@ -56,6 +56,8 @@ MpiSession::MpiSession(int* argc, char*** argv) {
   TRIAX_MPI(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &local));
   TRIAX_MPI(MPI_Comm_rank(local, &local_rank_));
   TRIAX_MPI(MPI_Comm_size(local, &local_size_));
+  host_leader_ = rank_;
+  TRIAX_MPI(MPI_Bcast(&host_leader_, 1, MPI_INT, 0, local));
   TRIAX_MPI(MPI_Comm_free(&local));
 }
 

@@ -19,11 +19,13 @@ class MpiSession {
   /// Ranks of this host, and this rank's index among them.
   int local_size() const { return local_size_; }
   int local_rank() const { return local_rank_; }
+  /// Lowest world rank of this host: the same for all its ranks, and for them alone.
+  int host_leader() const { return host_leader_; }
   /// Ends the whole job with this exit code; other ranks may wait in a collective.
   [[noreturn]] void abort(int exit_code);
 
  private:
-  int rank_ = 0, size_ = 1, local_size_ = 1, local_rank_ = 0;
+  int rank_ = 0, size_ = 1, local_size_ = 1, local_rank_ = 0, host_leader_ = 0;
   std::string host_;
 };
 
