@@ -99,9 +99,10 @@ void encode_line(std::string_view line, const EncoderOptions& options, const Enc
 EncodedBatch encode_documents(const DocumentBatch& batch, const EncoderOptions& options, const Tokenizer& tokenizer) {
   const Encoder encoder(options, tokenizer);
   if (batch.format != InputFormat::Jsonl && options.json_keys.size() > 1) {
-    throw ConfigError(fmt::format("--json-keys: {} is read as plain text, which has one output; give one key, or "
-                                  "--input-format jsonl",
-                                  batch.source));
+    throw ConfigError(
+        fmt::format("--json-keys: {} is read as plain text, which has one output; give one key, or "
+                    "--input-format jsonl",
+                    batch.source));
   }
   EncodedBatch out;
   out.number = batch.number;

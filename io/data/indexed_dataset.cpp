@@ -16,6 +16,8 @@ namespace {
 
 constexpr std::array<unsigned char, 9> kMagic{'M', 'M', 'I', 'D', 'I', 'D', 'X', 0, 0};
 constexpr int64_t kHeaderBytes = 34;
+// Below this a read touches a page or two, which costs less than asking for them.
+constexpr int64_t kPrefetchBytes = 4096;
 
 template <class T>
 T load(const std::byte* from) {
@@ -34,6 +36,7 @@ T element(const std::byte* array, int64_t i) {
 IndexedDataset::IndexedDataset(const std::string& prefix) : prefix_(prefix) {
   idx_ = MappedFile(prefix + ".idx");
   bin_ = MappedFile(prefix + ".bin");
+  bin_.advise_random();
   check_header();
 }
 
@@ -141,6 +144,7 @@ void IndexedDataset::read(int64_t sequence, int64_t offset, std::span<int32_t> o
     fail(fmt::format("sequence {} lies outside the .bin", sequence), "the index is damaged: build the data again");
   }
   const std::byte* from = bin_.data() + begin + offset * item;
+  if (count * item > kPrefetchBytes) bin_.will_need(from, static_cast<size_t>(count * item));
   switch (type_) {
     case TokenType::UInt8:
       return read_as<uint8_t>(sequence, from, out, vocab_size);

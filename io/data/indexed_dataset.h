@@ -43,7 +43,10 @@ class IndexedDataset {
   int64_t document_of(int64_t sequence) const;
 
   /// The whole `.bin`.
-  std::span<const std::byte> raw_tokens() const { return {bin_.data(), bin_.size()}; }
+  std::span<const std::byte> raw_tokens() const {
+    bin_.advise_sequential();
+    return {bin_.data(), bin_.size()};
+  }
 
   /// out = tokens [offset, offset + out.size()) of a sequence. Throws RunTimeError, which names prefix and document,
   /// for a token outside [0, vocab_size); vocab_size 0 checks against int32 only.

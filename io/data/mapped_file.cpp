@@ -62,4 +62,14 @@ void MappedFile::advise_sequential() const {
   if (data_ != nullptr) ::madvise(const_cast<std::byte*>(data_), size_, MADV_SEQUENTIAL);
 }
 
+void MappedFile::advise_random() const {
+  if (data_ != nullptr) ::madvise(const_cast<std::byte*>(data_), size_, MADV_RANDOM);
+}
+
+void MappedFile::will_need(const std::byte* from, size_t size_bytes) const {
+  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  const auto before = static_cast<size_t>(from - data_) % page;
+  ::madvise(const_cast<std::byte*>(from - before), size_bytes + before, MADV_WILLNEED);
+}
+
 }  // namespace triax::io

@@ -20,8 +20,12 @@ class MappedFile {
   const std::byte* data() const { return data_; }
   size_t size() const { return size_; }
   const std::string& path() const { return path_; }
-  /// Tells the kernel that reads will be sequential (read-ahead) or random.
+  /// Tells the kernel that the file will be read from front to back (read far ahead) ...
   void advise_sequential() const;
+  /// ... or here and there: a page fault then reads its page alone, where read-ahead may fetch megabytes.
+  void advise_random() const;
+  /// Starts reading these bytes from disk, without waiting.
+  void will_need(const std::byte* from, size_t size_bytes) const;
 
  private:
   std::string path_;
