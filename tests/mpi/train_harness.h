@@ -86,6 +86,9 @@ inline io::RunOptions tiny_options(const Layout& layout) {
   return o;
 }
 
+/// With --eod-mask-loss, rows of this token do not count.
+inline constexpr int32_t kEod = 7;
+
 /// A trainer with all that it stands on, fed with mock data.
 class TinyRun {
  public:
@@ -105,6 +108,7 @@ class TinyRun {
   }
 
   train::StepResult step() { return trainer_->train_step({source_->next_step(), 0, 0}); }
+  std::span<const io::MicroBatch> next_batches() { return source_->next_step(); }
   train::Trainer& trainer() { return *trainer_; }
   comm::ProcessGrid& grid() { return grid_; }
   const io::RunOptions& options() const { return options_; }
@@ -126,6 +130,7 @@ class TinyRun {
     loader.shape = {options_.batch.micro_batch_size, options_.parallel.grid.data, options_.batch.num_micro_batches};
     loader.dp_rank = grid_.coord().data;
     loader.seq_length = options_.model.seq_length;
+    loader.eod_mask = {options_.data.eod_mask_loss, kEod};
     source_ = std::make_unique<train::BatchSource>(trainer_->holds_tokens() ? dataset_.get() : nullptr, loader, 0);
   }
 
