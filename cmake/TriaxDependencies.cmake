@@ -52,7 +52,11 @@ include(${CMAKE_CURRENT_LIST_DIR}/TriaxDnnl.cmake)
 
 if(BUILD_TESTING OR NOT DEFINED BUILD_TESTING)
   find_package(GTest 1.10 QUIET)
-  triax_need(gtest GTest_FOUND)
+  if(GTest_FOUND AND NOT TARGET GTest::gmock)
+    triax_need(gtest TRIAX_GMOCK_FOUND "GoogleTest ${GTest_VERSION} in ${GTest_DIR} comes without GoogleMock")
+  else()
+    triax_need(gtest GTest_FOUND)
+  endif()
 endif()
 
 triax_report_missing()
