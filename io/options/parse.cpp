@@ -104,7 +104,9 @@ class Parser {
     const std::string fault = entry.set(parsed_.options, given.values);
     if (!fault.empty()) faults_.push_back(fmt::format("{}: {}", shown(given), fault));
     last_given_[entry.name] = join(given.values);
-    parsed_.settings[entry.name] = {join(given.values), given.origin, given.where};
+    // In the getter's spelling ("1e-3" is 0.001), so that a later change of the value can be seen.
+    const std::string value = entry.get ? join(entry.get(parsed_.options)) : join(given.values);
+    parsed_.settings[entry.name] = {value, given.origin, given.where};
   }
 
   void add_inert(const std::string& typed) {
@@ -121,7 +123,9 @@ class Parser {
       const auto found = parsed_.settings.find(entry.name);
       if (found != parsed_.settings.end()) {
         // "--fp16 --bf16": what was given first did not last.
-        if (found->second.value != value) found->second = {value, Origin::Derived, "other options"};
+        const bool lasted = found->second.value == value || last_given_.at(entry.name) == value;
+        if (!lasted) found->second = {value, Origin::Derived, "other options"};
+        found->second.value = value;
       } else if (value == join(entry.get(defaults))) {
         parsed_.settings[entry.name] = {value, Origin::Default, "default"};
       } else if (preset_ != nullptr && value == join(entry.get(preset_options_))) {

@@ -18,6 +18,9 @@ std::vector<std::string> faults(const RunOptions& options, int world_size, Purpo
 /// train_iters from train_samples, decay length, bucket size, group size. Calling it twice changes nothing.
 void resolve(RunOptions& options, int world_size, Purpose purpose = Purpose::Train);
 
+/// world / (tp cp pp); throws ConfigError where that is no whole number.
+int data_parallel_size(const comm::GridShape& grid, int world_size);
+
 /// The layer map of resolved options.
 parallel::LayerMap layer_map_of(const RunOptions& options);
 

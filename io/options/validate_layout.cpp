@@ -6,13 +6,12 @@
 namespace triax::io {
 namespace {
 
-void check_world(const comm::GridShape& grid, int world_size, int64_t dp, FaultList& faults) {
-  if (dp > 0) return;
+std::string world_fault(const comm::GridShape& grid, int world_size) {
   const int64_t replica = int64_t{grid.tensor} * grid.context * grid.pipeline;
-  faults.text(fmt::format("--tensor-model-parallel-size {} x --pipeline-model-parallel-size {} = {} ranks per replica: "
-                          "must divide the {} ranks of the run; use {} ranks, or a product of {}",
-                          grid.tensor, grid.pipeline, replica, world_size, nearest_multiples(replica, world_size),
-                          nearest_divisors(world_size, replica)));
+  return fmt::format("--tensor-model-parallel-size {} x --pipeline-model-parallel-size {} = {} ranks per replica: "
+                     "must divide the {} ranks of the run; use {} ranks, or a product of {}",
+                     grid.tensor, grid.pipeline, replica, world_size, nearest_multiples(replica, world_size),
+                     nearest_divisors(world_size, replica));
 }
 
 void check_tensor(const RunOptions& options, FaultList& faults) {
@@ -96,8 +95,14 @@ void check_schedule_length(const RunOptions& options, int64_t dp, FaultList& fau
 
 }  // namespace
 
+int data_parallel_size(const comm::GridShape& grid, int world_size) {
+  const int64_t replica = int64_t{grid.tensor} * grid.context * grid.pipeline;
+  if (world_size % replica != 0) throw ConfigError(world_fault(grid, world_size));
+  return static_cast<int>(world_size / replica);
+}
+
 void check_layout(const RunOptions& options, int world_size, int64_t dp, FaultList& faults) {
-  check_world(options.parallel.grid, world_size, dp, faults);
+  if (dp == 0) faults.text(world_fault(options.parallel.grid, world_size));
   check_tensor(options, faults);
   check_stages(options, faults);
   check_recompute(options, faults);

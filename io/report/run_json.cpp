@@ -37,9 +37,7 @@ Json options_json(const ParsedOptions& parsed) {
     const std::string value = join(entry.get(parsed.options));
     const auto found = parsed.settings.find(entry.name);
     const bool kept = found != parsed.settings.end() && found->second.value == value;
-    const bool same_number = found != parsed.settings.end() && parse_real(value).has_value() &&
-                             parse_real(value) == parse_real(found->second.value);
-    const Origin origin = kept || same_number ? found->second.origin : Origin::Derived;
+    const Origin origin = kept ? found->second.origin : Origin::Derived;
     options[entry.name] = {{"value", value}, {"origin", name_of(origin)}};
     if (origin == Origin::File || origin == Origin::Preset) options[entry.name]["where"] = found->second.where;
   }
