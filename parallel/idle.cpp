@@ -1,0 +1,53 @@
+#include "parallel/idle.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace triax::parallel {
+
+const char* name_of(IdleCause cause) {
+  constexpr std::array<const char*, kNumIdleCauses> kNames{"fill",     "drain",   "imbalance",
+                                                           "p2p_wait", "dp_sync", "optimizer"};
+  return kNames[static_cast<size_t>(cause)];
+}
+
+int64_t IdleSplit::total() const { return std::accumulate(ps.begin(), ps.end(), int64_t{0}); }
+
+PhaseBorders phase_borders(std::span<const Op> ops) {
+  PhaseBorders borders{static_cast<int>(ops.size()), -1};
+  for (int i = 0; i < static_cast<int>(ops.size()); ++i) {
+    const OpKind kind = ops[static_cast<size_t>(i)].kind;
+    if (is_backward_input(kind)) borders.first_backward = std::min(borders.first_backward, i);
+    if (is_forward(kind)) borders.last_forward = i;
+  }
+  return borders;
+}
+
+void IdleAccount::compute(int64_t start_ps, int64_t stop_ps) {
+  if (first_ps_ < 0) first_ps_ = start_ps;
+  last_ps_ = stop_ps;
+  busy_ps_ += stop_ps - start_ps;
+  split_[IdleCause::DataSync] += pending_sync_ps_;
+  pending_sync_ps_ = 0;
+}
+
+void IdleAccount::receive(int index, int64_t start_ps, int64_t stop_ps, int64_t flight_ps) {
+  const int64_t on_wire = std::min(stop_ps - start_ps, flight_ps);
+  split_[IdleCause::PeerToPeer] += on_wire;
+  const IdleCause cause = index < borders_.first_backward ? IdleCause::Fill
+                          : index > borders_.last_forward ? IdleCause::Drain
+                                                          : IdleCause::Imbalance;
+  split_[cause] += stop_ps - start_ps - on_wire;
+}
+
+void IdleAccount::collective(int64_t start_ps, int64_t stop_ps) { pending_sync_ps_ += stop_ps - start_ps; }
+
+IdleSplit IdleAccount::finish(int64_t pass_end_ps, int64_t norm_start_ps, int64_t end_ps) const {
+  IdleSplit split = split_;
+  split[IdleCause::Drain] += pass_end_ps - last_ps_;
+  split[IdleCause::DataSync] += norm_start_ps - pass_end_ps;
+  split[IdleCause::Optimizer] += end_ps - norm_start_ps;
+  return split;
+}
+
+}  // namespace triax::parallel
