@@ -16,11 +16,12 @@ MicroBatch make_micro_batch(const LoaderConfig& config) {
   const auto samples = static_cast<size_t>(config.shape.micro_batch_size);
   const auto rows = static_cast<size_t>(config.seq_length) * samples;
   MicroBatch batch;
-  batch.tokens.resize(rows);
-  batch.targets.resize(rows);
   batch.positions.resize(rows);
   for (size_t row = 0; row < rows; ++row) batch.positions[row] = static_cast<int32_t>(row / samples);
   batch.sample_ids.resize(samples);
+  if (config.tokens == LoaderTokens::IdsOnly) return batch;
+  batch.tokens.resize(rows);
+  batch.targets.resize(rows);
   if (config.eod_mask.enabled) batch.loss_mask.resize(rows);
   return batch;
 }
@@ -107,6 +108,7 @@ void BatchLoader::fill_micro_batch(MicroBatch& batch, int64_t first_sample) {
   const auto length = static_cast<size_t>(config_.seq_length);
   for (size_t i = 0; i < samples; ++i) {
     batch.sample_ids[i] = first_sample + static_cast<int64_t>(i);
+    if (batch.tokens.empty()) continue;
     dataset_.sample(batch.sample_ids[i], sample_);
     for (size_t position = 0; position < length; ++position) {
       const size_t row = position * samples + i;

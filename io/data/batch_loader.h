@@ -28,12 +28,16 @@ struct EodMask {
   int32_t eod = 0;
 };
 
+/// Every stage needs positions and sample ids, only the first and the last need tokens.
+enum class LoaderTokens : uint8_t { Read, IdsOnly };
+
 struct LoaderConfig {
   BatchShape shape;
   int64_t dp_rank = 0;
   int64_t seq_length = 0;
   EodMask eod_mask = {};
   int64_t prefetch_steps = 2;
+  LoaderTokens tokens = LoaderTokens::Read;  ///< IdsOnly: tokens, targets and loss_mask stay empty
 };
 
 /// The buffers are allocated once; a steady step allocates nothing. The loader must not outlive its dataset.

@@ -121,6 +121,17 @@ TEST(BatchLoader, masks_rows_whose_input_is_the_end_of_a_document) {
   EXPECT_THAT(loader.next_step()[0].loss_mask, ElementsAre(1, 1, 1, 1));
 }
 
+TEST(BatchLoader, a_middle_stage_reads_no_tokens) {
+  const CountingDataset dataset;
+  const LoaderConfig config{.shape = {2, 1, 1}, .seq_length = 2, .tokens = LoaderTokens::IdsOnly};
+  BatchLoader loader(dataset, config, 6);
+  const MicroBatch& batch = loader.next_step()[0];
+  EXPECT_THAT(batch.sample_ids, ElementsAre(6, 7));
+  EXPECT_THAT(batch.positions, ElementsAre(0, 0, 1, 1));
+  EXPECT_TRUE(batch.tokens.empty() && batch.targets.empty() && batch.loss_mask.empty());
+  EXPECT_EQ(dataset.read, 0);
+}
+
 TEST(BatchLoader, reads_ahead_and_no_further) {
   const CountingDataset dataset;
   const LoaderConfig config{.shape = {1, 1, 2}, .seq_length = 1, .prefetch_steps = 3};
