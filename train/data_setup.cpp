@@ -84,9 +84,8 @@ DataFacts inspect_data(const io::RunOptions& options) {
     open_tokenizer(data, prefixes, description, facts);
     if (!facts.eod && description) facts.eod = description->eod;
   }
-  facts.vocab_size = data.vocab_size;
+  facts.vocab_size = data.vocab_size > 0 ? data.vocab_size : options.model.vocab_size;
   if (facts.vocab_size == 0 && facts.tokenizer) facts.vocab_size = facts.tokenizer->vocab_size();
-  if (facts.vocab_size == 0) facts.vocab_size = options.model.vocab_size;
   if (facts.vocab_size == 0) {
     throw ConfigError("--data-path: the data have no description (<prefix>.json) that names a vocabulary: give "
                       "--vocab-size N or --tokenizer-type, or build the data with triax data build");

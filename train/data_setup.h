@@ -16,7 +16,7 @@ namespace triax::train {
 
 /// What the data's descriptions and the tokenizer options say. Reads `<prefix>.json` files and the tokenizer, no tokens.
 struct DataFacts {
-  int64_t vocab_size = 0;                        ///< of --vocab-size, else of the tokenizer
+  int64_t vocab_size = 0;                        ///< --vocab-size, else the preset's, else the tokenizer's
   std::optional<int32_t> eod;
   std::shared_ptr<const io::Tokenizer> tokenizer;  ///< null: mock data, or data without a description and no --tokenizer-*
   io::TokenizerOptions tokenizer_options;

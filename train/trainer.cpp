@@ -260,7 +260,7 @@ RankReport Trainer::report(const StepInput& input, const ExecutionTimes& times) 
   r.sent_bytes = ledger.total_sent_bytes() - sent_bytes_before_;
   r.live_bytes = static_cast<double>(arena_->ledger().live_total);
   r.peak_bytes = static_cast<double>(arena_->ledger().peak_total);
-  r.stop = input.stop;
+  r.stop = input.stop ? input.stop() : 0;
   exposed_before_ = exposed;
   sent_bytes_before_ += r.sent_bytes;
   return r;

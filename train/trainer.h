@@ -2,6 +2,7 @@
 // files and prints nothing.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -37,7 +38,7 @@ struct Progress {
 struct StepInput {
   std::span<const io::MicroBatch> batches;  ///< m, from BatchSource
   double data_wait_s = 0;
-  double stop = 0;                          ///< passed on to StepTotals::stop
+  std::function<double()> stop;             ///< asked at the end of the step, the largest is StepTotals::stop; may be empty
 };
 
 struct StepResult {
@@ -96,6 +97,7 @@ class Trainer final : private StageWork {
   void prepare_step();
   double take_loss_sum();
   RankReport report(const StepInput& input, const ExecutionTimes& times);
+  /// Collective: every rank throws the words of the first that holds a bad gradient.
   [[noreturn]] void fail_nonfinite(double loss);
   std::string where() const;
   void give_back_state(const parallel::Op& op);

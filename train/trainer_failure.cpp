@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstring>
 
 #include "train/trainer.h"
 
@@ -16,23 +18,24 @@ std::string Trainer::where() const {
 
 void Trainer::fail_nonfinite(double loss) {
   const std::string tensor = first_nonfinite(store_, *device_, *arena_);
-  // The lowest rank that holds one speaks; the gradients of all dp replicas are equal by now.
+  // The lowest rank that holds one speaks for all; the gradients of all dp replicas are equal by now.
   const int none = grid_->world().size();
   *count_.as<double>() = tensor.empty() ? none : grid_->world_rank();
   grid_->world().all_reduce(count_, comm::ReduceOp::Min).wait();
   const int first = static_cast<int>(*count_.as<double>());
   const int64_t sample = progress_.consumed_samples;
-  const std::string samples =
-      fmt::format("samples {} to {}", sample, sample + options_.batch.global_batch_size - 1);
-  if (first == none) {
-    throw RunTimeError(fmt::format("{}: the loss is {}, all gradients are finite; {}", where(), loss, samples));
-  }
-  if (first != grid_->world_rank()) {
-    throw RunTimeError(fmt::format("step {}: gradient not finite, see rank {}", progress_.iteration + 1, first));
-  }
-  throw RunTimeError(fmt::format("{}: gradient not finite, first tensor {}; {}. Weights are as before the step. Lower "
-                                 "--lr, or set --clip-grad",
-                                 where(), tensor, samples));
+  const std::string samples = fmt::format("samples {} to {}", sample, sample + options_.batch.global_batch_size - 1);
+  std::array<char, 512> words{};
+  const std::string text =
+      first == none ? fmt::format("{}: the loss is {}, all gradients are finite; {}", where(), loss, samples)
+                    : fmt::format("{}: gradient not finite, first tensor {}; {}. Weights are as before the step. Lower "
+                                  "--lr, or set --clip-grad",
+                                  where(), tensor, samples);
+  std::strncpy(words.data(), text.c_str(), words.size() - 1);
+  grid_->world()
+      .broadcast(Tensor(words.data(), DType::UInt8, {static_cast<int64_t>(words.size())}), first == none ? 0 : first)
+      .wait();
+  throw RunTimeError(words.data());
 }
 
 }  // namespace triax::train

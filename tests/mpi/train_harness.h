@@ -107,7 +107,7 @@ class TinyRun {
     start(use);
   }
 
-  train::StepResult step() { return trainer_->train_step({source_->next_step(), 0, 0}); }
+  train::StepResult step() { return trainer_->train_step({source_->next_step(), 0, {}}); }
   std::span<const io::MicroBatch> next_batches() { return source_->next_step(); }
   train::Trainer& trainer() { return *trainer_; }
   comm::ProcessGrid& grid() { return grid_; }

@@ -1,0 +1,56 @@
+// What a run leaves behind and prints: run directory, metrics, TensorBoard, log lines, summary. Only world rank 0 makes one.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "comm/ledger.h"
+#include "io/options/options.h"
+#include "io/report/console.h"
+#include "io/report/metrics_file.h"
+#include "io/report/run_directory.h"
+#include "io/report/summary.h"
+#include "io/report/tensorboard.h"
+#include "model/counts.h"
+#include "train/trainer.h"
+
+namespace triax::train {
+
+/// Turns what the trainer returns into the record that is printed and written. Pure.
+class RecordMaker {
+ public:
+  RecordMaker(const io::RunOptions& options, double peak_tflops);
+  /// step_s: time of this step on the wall, the same for all ranks up to the closing exchange.
+  io::IterationRecord make(const StepResult& result, const Progress& progress, double step_s) const;
+
+ private:
+  io::RunOptions options_;
+  double peak_tflops_;
+  model::StepFlops flops_;
+};
+
+class RunReporter {
+ public:
+  /// Writes run.json and resolved.cfg.
+  RunReporter(const io::RunDirectory& directory, const io::ParsedOptions& parsed, const io::RunFacts& facts);
+  void iteration(const io::IterationRecord& record);
+  void evaluation(const io::EvaluationRecord& record);
+  /// A line on stdout of its own.
+  void line(const std::string& text);
+  /// Summary on stdout and in summary.json, with a table of what each group of this rank communicated.
+  void finish(io::EndReason reason, const comm::Ledger& ledger);
+
+ private:
+  io::RunDirectory directory_;
+  io::MetricsFile metrics_;
+  std::optional<io::EventFile> events_;
+  io::IterationLog log_;
+  io::Progress progress_;
+  io::RunSummary summary_;
+};
+
+/// "group op calls payload sent busy exposed" per group and operation of one rank, a line each.
+std::string communication_table(const comm::Ledger& ledger);
+
+}  // namespace triax::train

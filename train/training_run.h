@@ -1,0 +1,85 @@
+// `triax train` from resolved options to the exit code: data, trainer, evaluation, saving, stopping, reporting.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "comm/mpi_session.h"
+#include "io/weights/transfer.h"
+#include "train/batch_source.h"
+#include "train/data_setup.h"
+#include "train/run_reporter.h"
+#include "train/stop_signal.h"
+#include "train/trainer.h"
+
+namespace triax::train {
+
+enum class EvaluationSplit { Validation, Test };
+
+struct RunRequest {
+  io::ParsedOptions parsed;
+  std::vector<std::string> command_line;
+  EvaluationSplit split = EvaluationSplit::Validation;  ///< of --skip-train
+};
+
+/// Completes the options (vocabulary from the data's description, with --skip-train the model from the weights) and
+/// validates them. The same on all ranks; throws ConfigError.
+DataFacts prepare_options(RunRequest& request, int world_size);
+
+/// A run on all ranks. Every ConfigError it throws is thrown on all ranks alike; other errors may come from one.
+class TrainingRun {
+ public:
+  TrainingRun(comm::MpiSession& session, RunRequest request, DataFacts facts);
+  ~TrainingRun();
+  TrainingRun(const TrainingRun&) = delete;
+  TrainingRun& operator=(const TrainingRun&) = delete;
+
+  /// Trains, or with --skip-train evaluates. Returns Done or Interrupted (RunTime when a signal stopped a run that saves
+  /// nothing).
+  ExitCode run();
+  /// "tp 1 pp 0 dp 1".
+  std::string place() const;
+
+ private:
+  struct Held;  // grid, device, arena, trainer: in the order of their lifetimes
+  void open_directory();
+  void load_or_initialize();
+  void start_reporter(double peak_tflops);
+  void say_header() const;
+  std::unique_ptr<BatchSource> source_of(const io::TokenDataset* dataset) const;
+  ExitCode train();
+  ExitCode evaluate_only();
+  void step();
+  void evaluate(const char* split, BatchSource& source);
+  void evaluate_if_due();
+  void evaluate_at_end();
+  void save(const char* why);
+  std::optional<ExitCode> stop_reason(double stop);
+  double stop_code() const;
+  ExitCode finish(io::EndReason reason, ExitCode code);
+  const io::RunOptions& options() const { return request_.parsed.options; }
+
+  comm::MpiSession* session_;
+  RunRequest request_;
+  DataFacts facts_;
+  StopSignal signal_;
+  Stopwatch since_start_;
+  std::unique_ptr<Held> held_;
+  io::RunDirectory directory_;
+  io::Datasets datasets_;
+  Splits splits_;
+  std::unique_ptr<BatchSource> training_, validation_;
+  std::unique_ptr<RecordMaker> maker_;
+  std::unique_ptr<RunReporter> reporter_;  // rank 0 only
+  std::vector<int32_t> token_bytes_;       // head's first tp rank only
+  Stopwatch step_watch_;
+  int64_t loaded_iteration_ = 0;
+  int64_t evaluated_at_ = -1;  // iteration
+  int64_t saved_at_ = -1;
+  double last_stop_ = 0;
+};
+
+}  // namespace triax::train
