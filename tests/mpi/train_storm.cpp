@@ -123,14 +123,13 @@ void storm(int p, Transport transport) {
   }
 }
 
-class Storm : public testing::TestWithParam<int> {};
-
-TEST_P(Storm, no_schedule_deadlocks) {
-  if (session().size() % GetParam() != 0) GTEST_SKIP() << "needs a multiple of " << GetParam() << " ranks";
-  storm(GetParam(), Transport::SharedMemory);
-  storm(GetParam(), Transport::Messages);
+TEST(Storm, no_schedule_deadlocks_at_any_pipeline_length_that_divides_the_ranks) {
+  for (int p = 2; p <= session().size(); ++p) {
+    if (session().size() % p != 0) continue;
+    storm(p, Transport::SharedMemory);
+    storm(p, Transport::Messages);
+  }
 }
-INSTANTIATE_TEST_SUITE_P(Pipelines, Storm, testing::Range(2, 9));
 
 TEST(Executor, a_peer_that_never_sends_ends_the_run_within_the_deadline) {
   comm::GridOptions options;
