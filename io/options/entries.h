@@ -119,7 +119,10 @@ template <class Enum, class Field>
 OptionEntry choice_option(std::string name, OptionGroup group, std::vector<std::pair<std::string, Enum>> choices,
                           Field field, std::string help) {
   OptionEntry entry{.name = std::move(name), .group = group, .value_name = "", .help = std::move(help)};
-  for (const auto& [word, value] : choices) entry.value_name += (entry.value_name.empty() ? "" : "|") + word;
+  for (const auto& [word, value] : choices) {
+    if (!entry.value_name.empty()) entry.value_name += '|';
+    entry.value_name += word;
+  }
   const std::string words = entry.value_name;
   entry.set = [field, choices, words](RunOptions& options, const std::vector<std::string>& values) -> std::string {
     for (const auto& [word, value] : choices) {

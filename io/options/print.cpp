@@ -22,7 +22,8 @@ void append_wrapped(std::string& text, const std::string& words, size_t indent) 
   size_t column = indent;
   for (const std::string& word : split_blanks(words)) {
     if (column > indent && column + word.size() + 1 > kWidth) {
-      text += "\n" + std::string(indent, ' ');
+      text += '\n';
+      text.append(indent, ' ');
       column = indent;
     } else if (column > indent) {
       text += ' ';
@@ -45,7 +46,7 @@ void append_help(std::string& text, const OptionEntry& entry) {
 std::string names_with(OptionStatus status) {
   std::string names;
   for (const OptionEntry& entry : option_table()) {
-    if (entry.status == status) names += "--" + entry.name + " ";
+    if (entry.status == status) names += fmt::format("--{} ", entry.name);
   }
   return names;
 }

@@ -1,4 +1,6 @@
 // How the model is cut: grid axes, pipeline stages and schedule, recomputation, gradient reduction.
+#include <fmt/ranges.h>
+
 #include "io/options/entries.h"
 
 namespace triax::io {
@@ -61,10 +63,8 @@ OptionEntry layout() {
     return {};
   };
   entry.get = [](const RunOptions& o) -> std::vector<std::string> {
-    std::string text;
-    for (const int64_t count : o.parallel.layer_list) text += (text.empty() ? "" : ",") + std::to_string(count);
-    if (text.empty()) return {};
-    return {text};
+    if (o.parallel.layer_list.empty()) return {};
+    return {fmt::format("{}", fmt::join(o.parallel.layer_list, ","))};
   };
   return entry;
 }

@@ -1,0 +1,67 @@
+#include "apps/session.h"
+
+#include <fmt/format.h>
+#include <mpi.h>
+
+#include <cstdio>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/handle.h"
+#include "comm/mpi_check.h"
+
+namespace triax::apps {
+namespace {
+
+struct CommunicatorPolicy {
+  using type = MPI_Comm;
+  static type null() noexcept { return MPI_COMM_NULL; }
+  static void destroy(type comm) noexcept { MPI_Comm_free(&comm); }
+};
+
+// True when all ranks call it within a few seconds. A rank that failed alone waits in vain: the others are elsewhere.
+bool all_ranks_agree(MPI_Comm comm) {
+  constexpr double kPatience_s = 5;
+  int one = 1;
+  int sum = 0;
+  MPI_Request request = MPI_REQUEST_NULL;
+  if (MPI_Iallreduce(&one, &sum, 1, MPI_INT, MPI_SUM, comm, &request) != MPI_SUCCESS) return false;
+  const Stopwatch watch;
+  int done = 0;
+  while (done == 0 && watch.elapsed_s() < kPatience_s) {
+    if (MPI_Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS) return false;
+    if (done == 0) std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+  return done != 0;
+}
+
+void print_failure(const comm::MpiSession& session, const RankName& name, const char* what) {
+  const std::string place = name.place.empty() ? "" : ", " + name.place;
+  fmt::print(stderr, "rank {} ({}{}): {}\n", session.rank(), session.host(), place, what);
+  std::fflush(stderr);
+}
+
+}  // namespace
+
+int run_with_session(const std::function<int(comm::MpiSession&, RankName&)>& body) {
+  comm::MpiSession session(nullptr, nullptr);
+  Handle<CommunicatorPolicy> agreement;
+  TRIAX_MPI(MPI_Comm_dup(MPI_COMM_WORLD, agreement.out()));
+  RankName name;
+  try {
+    return body(session, name);
+  } catch (const ConfigError& error) {
+    if (all_ranks_agree(agreement.get())) {
+      if (session.rank() == 0) fmt::print(stderr, "triax: {}\n", error.what());
+      return static_cast<int>(ExitCode::Usage);
+    }
+    print_failure(session, name, error.what());
+    session.abort(static_cast<int>(ExitCode::Usage));
+  } catch (const std::exception& error) {
+    print_failure(session, name, error.what());
+    session.abort(static_cast<int>(ExitCode::RunTime));
+  }
+}
+
+}  // namespace triax::apps

@@ -1,0 +1,21 @@
+// Runs a command that uses MPI, and ends the whole job when one rank fails: the others may wait for it in a collective.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "comm/mpi_session.h"
+
+namespace triax::apps {
+
+/// What a rank tells of itself in an error message; the command fills it once the grid is known: "tp 1 pp 0 dp 1".
+struct RankName {
+  std::string place;
+};
+
+/// Starts MPI, runs `body`, returns its exit code. A ConfigError that every rank throws (they validate the same options)
+/// is printed once and returned as exit code 2. Any other exception is printed as "rank r (host, place): what" and
+/// aborts the job with 2 (ConfigError) or 5.
+int run_with_session(const std::function<int(comm::MpiSession&, RankName&)>& body);
+
+}  // namespace triax::apps

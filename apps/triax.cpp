@@ -1,0 +1,116 @@
+// The one binary: finds the subcommand, turns exceptions into messages and exit codes.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "apps/commands.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/version.h"
+#include "io/options/options.h"
+#include "model/presets.h"
+
+namespace triax::apps {
+namespace {
+
+struct Command {
+  const char* name;
+  const char* summary;
+  int (*run)(const std::vector<std::string>& args);  ///< nullptr: not in this version
+};
+
+constexpr Command kCommands[] = {
+    {"train", "train a model, or evaluate saved weights (--skip-train)", train_command},
+    {"sample", "continue a text with saved weights", sample_command},
+    {"train", "train, or evaluate saved weights (--skip-train), on the ranks of mpiexec or srun", train_command},
+    {"sample", "continue a prompt from saved weights", sample_command},
+    {"data", "make, show, check and merge datasets; train tokenizers", data_command},
+    {"topo", "the grid of ranks, its groups, nodes and cores", topo_command},
+    {"options", "every option; --markdown writes docs/from-megatron.md", options_command},
+    {"plan", "", nullptr},
+    {"mem", "", nullptr},
+    {"sim", "", nullptr},
+    {"bench", "", nullptr},
+    {"sweep", "", nullptr},
+    {"report", "", nullptr},
+    {"program", "", nullptr},
+    {"doctor", "", nullptr},
+    {"ckpt", "", nullptr},
+    {"trace", "", nullptr},
+};
+
+std::string usage() {
+  std::string text = "usage: triax COMMAND [options]        mpiexec -n RANKS triax train [options]\n\n";
+  for (const Command& command : kCommands) {
+    if (command.run != nullptr) text += fmt::format("  {:<9} {}\n", command.name, command.summary);
+  }
+  return text +
+         "\n  --list-models, --version, --help\n\n'triax COMMAND --help' lists the options of a command.\n"
+         "Exit codes: 0 done, 2 usage or configuration, 3 infeasible, 4 validation failed, 5 run-time failure,\n"
+         "75 stopped before the last iteration with weights saved.\n";
+}
+
+std::string version_text() {
+  const BuildInfo info = build_info();
+  std::string text = fmt::format("triax {} ({})\n", info.version, info.commit);
+  for (const auto& [name, value] : build_info_rows()) {
+    if (name != "version" && name != "commit") text += fmt::format("  {:<12} {}\n", name, value);
+  }
+  return text;
+}
+
+[[noreturn]] void refuse(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Command& command : kCommands) {
+    if (command.run == nullptr && command.name == name) {
+      throw ConfigError(fmt::format("{}: this command is not in this version; 'triax --help' lists those that are", name));
+    }
+    if (command.run != nullptr) names.push_back(command.name);
+  }
+  const std::string nearest = io::nearest_name(name, names);
+  throw ConfigError(fmt::format("{}: unknown command; {}", name,
+                                nearest.empty() ? "'triax --help' lists all" : fmt::format("did you mean {}?", nearest)));
+}
+
+int dispatch(const std::vector<std::string>& words) {
+  if (words.empty()) {
+    fmt::print(stderr, "{}", usage());
+    return static_cast<int>(ExitCode::Usage);
+  }
+  const std::string& name = words[0];
+  if (name == "--help" || name == "-h" || name == "help") return fmt::print("{}", usage()), 0;
+  if (name == "--version") return fmt::print("{}", version_text()), 0;
+  if (name == "--list-models") return fmt::print("{}", model::list_presets()), 0;
+  for (const Command& command : kCommands) {
+    if (command.name != name || command.run == nullptr) continue;
+    return command.run({words.begin() + 1, words.end()});
+  }
+  refuse(name);
+}
+
+// Results are read line by line by others while a run goes on.
+int guarded(const std::vector<std::string>& words) {
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
+  try {
+    init_log("info", "");
+    const int code = dispatch(words);
+    // A full disk or a closed pipe must not look like success.
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) throw RunTimeError("standard output cannot be written");
+    return code;
+  } catch (const ConfigError& error) {
+    fmt::print(stderr, "triax: {}\n", error.what());
+    return static_cast<int>(ExitCode::Usage);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "triax: {}\n", error.what());
+    return static_cast<int>(ExitCode::RunTime);
+  }
+}
+
+}  // namespace
+}  // namespace triax::apps
+
+int main(int argc, char** argv) { return triax::apps::guarded({argv + 1, argv + argc}); }
