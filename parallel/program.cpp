@@ -18,8 +18,8 @@ const char* name_of(OpKind kind) {
 }
 
 uint64_t hash_of(const Program& program) {
-  std::string text;
-  auto out = std::back_inserter(text);
+  fmt::memory_buffer text;
+  auto out = fmt::appender(text);
   fmt::format_to(out, "{} p{} v{} m{}\n", program.schedule, program.pipeline, program.chunks,
                  program.num_micro_batches);
   if (program.layers.placement != Placement::Looped) {
@@ -28,13 +28,13 @@ uint64_t hash_of(const Program& program) {
   }
   for (const LayerRange& range : program.layers.stage_layers) fmt::format_to(out, "{}-{} ", range.begin, range.end);
   for (const auto& ops : program.positions) {
-    text += '\n';
+    text.push_back('\n');
     for (const Op& op : ops) {
       fmt::format_to(out, "{}{}:{}:{}:{}:{}:{} ", op.chunk, name_of(op.kind), op.micro_batch, op.bucket,
                      static_cast<int>(op.stream), op.peer_offset, op.match);
     }
   }
-  return stream_of(text);
+  return stream_of(std::string_view(text.data(), text.size()));
 }
 
 }  // namespace triax::parallel
