@@ -36,7 +36,7 @@ GroupFactory::GroupFactory(const GridOptions& options, int world_rank, Ledger& l
 
 std::unique_ptr<Communicator> GroupFactory::make(const std::string& name, const std::vector<int>& ranks,
                                                  RunsOn runs_on) {
-  GroupInfo group{name, 0, ranks, {}, options_.timeout_s};
+  GroupInfo group{name, 0, ranks, {}, options_.timeout_s, &progress_};
   for (size_t i = 0; i < ranks.size(); ++i) {
     if (ranks[i] == world_rank_) group.rank = static_cast<int>(i);
     group.hosts.push_back(hosts_[static_cast<size_t>(ranks[i])]);

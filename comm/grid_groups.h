@@ -8,6 +8,7 @@
 #include "comm/comm_thread.h"
 #include "comm/delay.h"
 #include "comm/process_grid.h"
+#include "comm/progress.h"
 #include "comm/wait.h"
 
 namespace triax::comm {
@@ -23,6 +24,8 @@ class GroupFactory {
   std::unique_ptr<Communicator> make(const std::string& name, const std::vector<int>& ranks, RunsOn runs_on);
   virtual MemoryProvider& memory() = 0;
   const std::vector<int>& nodes() const { return nodes_; }
+  /// An error is unwinding this rank: nothing of it shall wait any longer.
+  void cancel() { progress_.cancel(); }
 
  protected:
   GroupFactory(const GridOptions& options, int world_rank, Ledger& ledger);
@@ -31,6 +34,7 @@ class GroupFactory {
 
   GridOptions options_;
   int world_rank_;
+  Progress progress_;
   std::vector<int> nodes_;          ///< of each world rank
   std::vector<std::string> hosts_;  ///< of each world rank
 

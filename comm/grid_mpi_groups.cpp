@@ -28,7 +28,7 @@ class MpiGroups final : public GroupFactory {
  public:
   MpiGroups(const MpiSession& session, const GridOptions& options, Ledger& ledger)
       : GroupFactory(options, session.rank(), ledger), session_(&session) {
-    world_ = {"world", world_rank_, {}, {}, options.timeout_s};
+    world_ = {"world", world_rank_, {}, {}, options.timeout_s, &progress_};
     for (int r = 0; r < session.size(); ++r) world_.world_ranks.push_back(r);
     world_.hosts.assign(static_cast<size_t>(session.size()), session.host());
     if (options.shared_memory && session.local_size() > 1) {
@@ -65,7 +65,7 @@ class MpiGroups final : public GroupFactory {
       TRIAX_MPI(MPI_Comm_split(MPI_COMM_WORLD, color, group.rank, comm.out()));
     }
     if (alone) return nullptr;
-    if (!shared) return std::make_unique<MpiCommunicator>(std::move(comm), group, heap_, progress_);
+    if (!shared) return std::make_unique<MpiCommunicator>(std::move(comm), group, heap_);
     HostMembers members;
     for (const int rank : group.world_ranks) {
       members.local_ranks.push_back(local_rank_of(rank));
@@ -161,7 +161,6 @@ class MpiGroups final : public GroupFactory {
   std::vector<int> real_nodes_;
   HeapProvider heap_;
   std::unique_ptr<HostMemory> host_memory_;
-  Progress progress_;
 };
 
 }  // namespace

@@ -30,8 +30,8 @@ MpiComm duplicate(MPI_Comm comm) {
 
 }  // namespace
 
-MpiCommunicator::MpiCommunicator(MpiComm comm, GroupInfo group, MemoryProvider& memory, Progress& progress)
-    : MpiGroup(std::move(comm), std::move(group), progress),
+MpiCommunicator::MpiCommunicator(MpiComm comm, GroupInfo group, MemoryProvider& memory)
+    : MpiGroup(std::move(comm), std::move(group)),
       collectives_(duplicate(messages_.get())),
       arena_(memory) {}
 

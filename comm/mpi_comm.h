@@ -13,7 +13,7 @@ namespace triax::comm {
 class MpiCommunicator final : public MpiGroup {
  public:
   /// Collective over `comm`.
-  MpiCommunicator(MpiComm comm, GroupInfo group, MemoryProvider& memory, Progress& progress);
+  MpiCommunicator(MpiComm comm, GroupInfo group, MemoryProvider& memory);
 
   Work all_reduce(Tensor t, ReduceOp op) override;
   Work reduce(Tensor t, ReduceOp op, int root) override;

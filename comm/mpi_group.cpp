@@ -13,12 +13,12 @@ namespace {
 /// A message in flight: one MPI request for every 2^30 bytes.
 class Message final : public Work::State {
  public:
-  Message(const GroupInfo& group, Progress& progress, Operation op, int peer, int64_t sequence)
-      : group_(&group), progress_(&progress), op_(op), peer_(peer), sequence_(sequence) {
-    progress_->message_started();
+  Message(const GroupInfo& group, Operation op, int peer, int64_t sequence)
+      : group_(&group), op_(op), peer_(peer), sequence_(sequence) {
+    group_->progress->message_started();
   }
   ~Message() override {
-    progress_->message_ended();
+    group_->progress->message_ended();
     // Given up (its wait threw): MPI keeps the request until the job ends.
     if (first_ != MPI_REQUEST_NULL) MPI_Request_free(&first_);
     for (MPI_Request& request : rest_) {
@@ -40,7 +40,7 @@ class Message final : public Work::State {
   }
 
   void wait() override {
-    Backoff backoff(group_->timeout_s);
+    Backoff backoff(*group_);
     while (!test()) {
       if (!backoff.pause()) throw_peer_lost(*group_, op_, sequence_, backoff.waited_s(), {&peer_, 1});
     }
@@ -85,7 +85,6 @@ class Message final : public Work::State {
   }
 
   const GroupInfo* group_;
-  Progress* progress_;
   Operation op_;
   int peer_;
   int64_t sequence_;
@@ -97,21 +96,21 @@ class Message final : public Work::State {
 
 }  // namespace
 
-MpiGroup::MpiGroup(MpiComm comm, GroupInfo group, Progress& progress)
-    : group_(std::move(group)), progress_(&progress), messages_(std::move(comm)) {
+MpiGroup::MpiGroup(MpiComm comm, GroupInfo group)
+    : group_(std::move(group)), messages_(std::move(comm)) {
   TRIAX_MPI(MPI_Comm_set_errhandler(messages_.get(), MPI_ERRORS_RETURN));
 }
 
 Work MpiGroup::send(Tensor t, int peer, int tag) {
   ensure(t.contiguous() && peer >= 0 && peer < size() && tag >= 0, "send: contiguous tensor, peer of the group, tag >= 0");
-  auto message = std::make_unique<Message>(group_, *progress_, Operation::Send, peer, ++messages_started_);
+  auto message = std::make_unique<Message>(group_, Operation::Send, peer, ++messages_started_);
   message->start(t, tag, messages_.get());
   return Work(std::move(message));
 }
 
 Work MpiGroup::recv(Tensor t, int peer, int tag) {
   ensure(t.contiguous() && peer >= 0 && peer < size() && tag >= 0, "recv: contiguous tensor, peer of the group, tag >= 0");
-  auto message = std::make_unique<Message>(group_, *progress_, Operation::Recv, peer, ++messages_started_);
+  auto message = std::make_unique<Message>(group_, Operation::Recv, peer, ++messages_started_);
   message->start(t, tag, messages_.get());
   return Work(std::move(message));
 }

@@ -26,7 +26,7 @@ inline constexpr int64_t kMessageBytes = int64_t{1} << 30;
 class MpiGroup : public Communicator {
  public:
   /// Takes the communicator over.
-  MpiGroup(MpiComm comm, GroupInfo group, Progress& progress);
+  MpiGroup(MpiComm comm, GroupInfo group);
   int rank() const override { return group_.rank; }
   int size() const override { return group_.size(); }
   const std::string& name() const override { return group_.name; }
@@ -35,7 +35,6 @@ class MpiGroup : public Communicator {
 
  protected:
   GroupInfo group_;
-  Progress* progress_;
   MpiComm messages_;  ///< of send and recv
 
  private:

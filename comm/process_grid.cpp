@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <exception>
+
 #include "comm/grid_groups.h"
 
 namespace triax::comm {
@@ -61,7 +63,10 @@ ProcessGrid::ProcessGrid(const PhantomRank& phantom, const GridOptions& options)
   nodes_ = impl_->factory->nodes();
 }
 
-ProcessGrid::~ProcessGrid() = default;
+ProcessGrid::~ProcessGrid() {
+  // The communication thread may wait for a peer that will never come; the job is about to be aborted.
+  if (std::uncaught_exceptions() > 0) impl_->factory->cancel();
+}
 
 Communicator& ProcessGrid::axis(Axis axis) { return *impl_->axes[static_cast<size_t>(axis)]; }
 Communicator& ProcessGrid::model_parallel() { return *impl_->model_parallel; }

@@ -13,8 +13,12 @@ class Progress {
   bool needed() const { return in_flight_.load(std::memory_order_relaxed) > 0; }
   /// One turn of MPI's progress engine.
   void poll();
+  /// An error is unwinding this rank: all its waits give up, also those of the communication thread.
+  void cancel() { cancelled_.store(true, std::memory_order_relaxed); }
+  bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
 
  private:
+  std::atomic<bool> cancelled_{false};
   std::atomic<int> in_flight_{0};
 };
 

@@ -10,15 +10,15 @@ class QueuedCommunicator::Command final : public CommThread::Task {
   explicit Command(QueuedCommunicator& owner) : owner_(&owner) {}
 
   void run() noexcept override {
-    std::exception_ptr thrown;
+    std::exception_ptr& broken = owner_->broken_;
     try {
-      call(*owner_->inner_).wait();
+      if (!broken) call(*owner_->inner_).wait();
     } catch (...) {
-      thrown = std::current_exception();
+      broken = std::current_exception();
     }
     // Notified under the lock: the waiter may free the condition variable as soon as it sees `done`.
     const std::lock_guard lock(owner_->mutex_);
-    error = thrown;
+    error = broken;
     done = true;
     owner_->done_.notify_all();
   }

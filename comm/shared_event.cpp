@@ -33,7 +33,7 @@ void EventWait::relax() {
 void EventWait::yield() { sched_yield(); }
 
 void EventWait::sleep(SharedEvent& event, uint32_t seen) const {
-  const bool poll = progress != nullptr && progress->needed();
+  const bool poll = progress->needed();
   if (poll) progress->poll();
   const timespec timeout{0, poll ? kProgressNs : kSleepNs};
   event.sleepers.fetch_add(1, std::memory_order_seq_cst);

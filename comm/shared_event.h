@@ -24,7 +24,7 @@ struct EventWait {
   Progress* progress = nullptr;   ///< kept going while waiting
 
   /// Waits until ready() holds; `event` is signalled after each change that may make it so. Spins, yields 20 times, then
-  /// sleeps on the futex. False at the deadline.
+  /// sleeps on the futex. False at the deadline, or when the rank gives up.
   template <class Ready>
   bool until(SharedEvent& event, Ready ready) const {
     for (int i = 0; i <= spins; ++i) {
@@ -39,7 +39,7 @@ struct EventWait {
     while (true) {
       const uint32_t seen = event.word.load(std::memory_order_seq_cst);
       if (ready()) return true;
-      if (watch.elapsed_s() > timeout_s) return false;
+      if (watch.elapsed_s() > timeout_s || progress->cancelled()) return false;
       sleep(event, seen);
     }
   }

@@ -51,13 +51,14 @@ bool Backoff::pause() {
     const timespec time{0, polls_ <= kPolls + 10 * kYields ? kShortSleepNs : kLongSleepNs};
     nanosleep(&time, nullptr);
   }
-  return watch_.elapsed_s() < timeout_s_;
+  const bool cancelled = progress_ != nullptr && progress_->cancelled();
+  return !cancelled && watch_.elapsed_s() < timeout_s_;
 }
 
 void wait_all(std::span<MPI_Request> requests, std::span<const int> peers, const GroupInfo& group, Operation op,
               int64_t sequence) {
   if (requests.empty()) return;
-  Backoff backoff(group.timeout_s);
+  Backoff backoff(group);
   int done = 0;
   while (true) {
     TRIAX_MPI(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE));

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "comm/communicator.h"
 #include "comm/ledger.h"
+#include "comm/progress.h"
 
 namespace triax::comm {
 
@@ -20,6 +21,7 @@ struct GroupInfo {
   std::vector<int> world_ranks;    ///< of each member
   std::vector<std::string> hosts;  ///< of each member
   double timeout_s = 600;
+  Progress* progress = nullptr;    ///< of the rank; may be null in a single wait
   int size() const { return static_cast<int>(world_ranks.size()); }
 };
 
@@ -30,13 +32,14 @@ struct GroupInfo {
 /// One wait: pause() between two polls. First it only polls again, then yields the core, then sleeps 20-50 us.
 class Backoff {
  public:
-  explicit Backoff(double timeout_s) : timeout_s_(timeout_s) {}
-  /// False once the deadline has passed.
+  explicit Backoff(const GroupInfo& group) : timeout_s_(group.timeout_s), progress_(group.progress) {}
+  /// False once the deadline has passed, or when the rank gives up.
   bool pause();
   double waited_s() const { return watch_.elapsed_s(); }
 
  private:
   double timeout_s_;
+  const Progress* progress_;
   Stopwatch watch_;
   int polls_ = 0;
 };
