@@ -1,0 +1,59 @@
+// A device that computes nothing: the trainer's own code runs on it to learn what a step allocates and sends, for models
+// and layouts that this machine could not hold (the memory executor, rehearsals).
+#pragma once
+
+#include "kernels/device.h"
+
+namespace triax::kernels {
+
+/// Memory that costs nothing until touched: address space reserved from the kernel, read as zeros.
+class ReserveProvider final : public MemoryProvider {
+ public:
+  void* allocate(size_t size_bytes) override;
+  void deallocate(void* data, size_t size_bytes) noexcept override;
+};
+
+/// Every operation returns at once and leaves its outputs as they are, but sum_of_squares, which adds 1 so that a norm is
+/// not 0. Scalars that the host reads are zeros of the memory.
+class NullDevice final : public Device {
+ public:
+  std::string name() const override { return "null"; }
+  MemoryProvider& memory() override { return memory_; }
+  void synchronize() override {}
+  void gemm(const Gemm&) override {}
+  void bias_backward(Tensor, Tensor) override {}
+  void layer_norm_forward(Tensor, Tensor, Tensor, double, Tensor, Tensor, Tensor) override {}
+  void layer_norm_backward(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Accumulate, Tensor, Tensor) override {}
+  void rms_norm_forward(Tensor, Tensor, double, Tensor, Tensor) override {}
+  void rms_norm_backward(Tensor, Tensor, Tensor, Tensor, Tensor, Accumulate, Tensor) override {}
+  void rotary(Tensor, Tensor, Tensor, Tensor, int64_t, RotaryDirection) override {}
+  void gelu_forward(Tensor, Tensor) override {}
+  void gelu_backward(Tensor, Tensor, Tensor) override {}
+  void swiglu_forward(Tensor, Tensor) override {}
+  void swiglu_backward(Tensor, Tensor, Tensor) override {}
+  void bias_dropout_add_forward(Tensor, Tensor, Tensor, const Dropout&, const TokenIndex&, Tensor) override {}
+  void bias_dropout_backward(Tensor, const Dropout&, const TokenIndex&, Tensor, Tensor) override {}
+  void attention_forward(const Attention&, Tensor, Tensor, Tensor, Tensor, Tensor) override {}
+  void attention_backward(const Attention&, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor,
+                          Tensor) override {}
+  void embedding_forward(Tensor, Tensor, int64_t, Accumulate, Tensor) override {}
+  void embedding_backward(Tensor, Tensor, int64_t, Tensor) override {}
+  void cross_entropy_max(Tensor, int64_t, Tensor) override {}
+  void cross_entropy_sum(Tensor, int64_t, int64_t, Tensor, Tensor, Tensor, Tensor) override {}
+  void cross_entropy_loss(Tensor, Tensor, Tensor, Tensor, Tensor) override {}
+  void cross_entropy_backward(Tensor, int64_t, int64_t, Tensor, Tensor, Tensor, Tensor, double,
+                              const StepBlock*) override {}
+  void fill(Tensor, double) override {}
+  void copy(Tensor, Tensor) override {}
+  void add(Tensor, Tensor) override {}
+  void scale(Tensor, double) override {}
+  void sum_of_squares(Tensor, Tensor out) override { *out.as<double>() += 1; }
+  void count_nonfinite(Tensor, Tensor) override {}
+  void adamw(const AdamW&, const StepBlock*) override {}
+  void sgd(const Sgd&, const StepBlock*) override {}
+
+ private:
+  ReserveProvider memory_;
+};
+
+}  // namespace triax::kernels

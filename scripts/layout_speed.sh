@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Tokens/s of one model in several layouts on this machine, in one run: layouts take turns, medians and ratios are printed.
+#   scripts/layout_speed.sh [triax] [model] [fp32|bf16] [iterations a turn] [turns]
+# The table of docs/performance.md is made by this script. Data are mock: only speed is measured.
+set -euo pipefail
+triax=${1:-build/cpu/bin/triax}
+model=${2:-llama-10m}
+precision=${3:-fp32}
+iterations=${4:-6}
+turns=${5:-2}
+case $model in
+  llama-10m) batch="--micro-batch-size 4 --global-batch-size 32" ;;
+  *) batch="--seq-length 256 --micro-batch-size 1 --global-batch-size 8" ;;
+esac
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# name | ranks | threads a rank | options. The last stage also holds the head: it gets fewer layers.
+layouts=$(cat <<TABLE
+one rank, 2 threads|1|2|
+tp2|2|1|--tensor-model-parallel-size 2
+tp2 + sequence parallel|2|1|--tensor-model-parallel-size 2 --sequence-parallel
+pp2|2|1|--pipeline-model-parallel-size 2 ${PP2_SPLIT:-}
+dp2|2|1|
+tp2 x pp2 x dp2, 8 ranks|8|1|--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2
+TABLE
+)
+
+for turn in $(seq "$turns"); do
+  n=0
+  while IFS='|' read -r name ranks threads options; do
+    n=$((n + 1))
+    # shellcheck disable=SC2086
+    OMP_NUM_THREADS=$threads mpiexec -n "$ranks" "$triax" train --model "$model" "--$precision" --mock-data $batch \
+      --train-iters "$iterations" --lr 1e-4 --eval-iters 0 --hidden-dropout 0 --attention-dropout 0 --seed 1 \
+      --threads "$threads" --run-dir "$work/$n-$turn" $options >"$work/log" 2>&1 </dev/null || { cat "$work/log"; exit 1; }
+    # The first step of a turn pays for page faults and primitive creation.
+    grep -o '"tokens_per_s": *[0-9.e+-]*' "$work/$n-$turn/metrics.jsonl" | tail -n +2 | sed 's/.*: *//' >>"$work/$n.speeds"
+  done <<<"$layouts"
+done
+
+median() { sort -g "$1" | awk '{v[NR] = $1} END {print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2}'; }
+base=$(median "$work/1.speeds")
+printf '%s, %s, %s, %s turns of %s steps, %s cores\n' "$model" "$precision" "$batch" "$turns" "$iterations" "$(nproc)"
+printf '%-28s %12s %8s\n' layout 'tokens/s' ratio
+n=0
+while IFS='|' read -r name _; do
+  n=$((n + 1))
+  awk -v name="$name" -v speed="$(median "$work/$n.speeds")" -v base="$base" \
+    'BEGIN {printf "%-28s %12.0f %8.3f\n", name, speed, speed / base}'
+done <<<"$layouts"
