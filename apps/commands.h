@@ -9,8 +9,10 @@ namespace triax::apps {
 
 int data_command(const std::vector<std::string>& args);
 int options_command(const std::vector<std::string>& args);
+int program_command(const std::vector<std::string>& args);
 int sample_command(const std::vector<std::string>& args);
 int topo_command(const std::vector<std::string>& args);
+int trace_command(const std::vector<std::string>& args);
 int train_command(const std::vector<std::string>& args);
 
 }  // namespace triax::apps

@@ -30,6 +30,8 @@ constexpr Command kCommands[] = {
     {"sample", "continue a prompt from saved weights", sample_command},
     {"data", "make, show, check and merge datasets; train tokenizers", data_command},
     {"topo", "the grid of ranks, its groups, nodes and cores", topo_command},
+    {"program", "show, check, export, hash and time the program of a step", program_command},
+    {"trace", "summary of a trace; difference of two, op by op", trace_command},
     {"options", "every option; --markdown writes docs/from-megatron.md", options_command},
     {"plan", "", nullptr},
     {"mem", "", nullptr},
@@ -37,10 +39,8 @@ constexpr Command kCommands[] = {
     {"bench", "", nullptr},
     {"sweep", "", nullptr},
     {"report", "", nullptr},
-    {"program", "", nullptr},
     {"doctor", "", nullptr},
     {"ckpt", "", nullptr},
-    {"trace", "", nullptr},
 };
 
 std::string usage() {
@@ -67,13 +67,15 @@ std::string version_text() {
   std::vector<std::string> names;
   for (const Command& command : kCommands) {
     if (command.run == nullptr && command.name == name) {
-      throw ConfigError(fmt::format("{}: this command is not in this version; 'triax --help' lists those that are", name));
+      throw ConfigError(
+          fmt::format("{}: this command is not in this version; 'triax --help' lists those that are", name));
     }
     if (command.run != nullptr) names.push_back(command.name);
   }
   const std::string nearest = io::nearest_name(name, names);
-  throw ConfigError(fmt::format("{}: unknown command; {}", name,
-                                nearest.empty() ? "'triax --help' lists all" : fmt::format("did you mean {}?", nearest)));
+  throw ConfigError(
+      fmt::format("{}: unknown command; {}", name,
+                  nearest.empty() ? "'triax --help' lists all" : fmt::format("did you mean {}?", nearest)));
 }
 
 int dispatch(const std::vector<std::string>& words) {
