@@ -12,72 +12,75 @@ using parallel::OpKind;
 
 namespace {
 
-bool is_receive(const Op& op) { return op.kind == OpKind::RecvActivation || op.kind == OpKind::RecvGradient; }
-bool is_send(const Op& op) { return op.kind == OpKind::SendActivation || op.kind == OpKind::SendGradient; }
-bool is_compute(const Op& op) {
-  return op.kind == OpKind::Forward || op.kind == OpKind::Backward || op.kind == OpKind::BackwardInput ||
-         op.kind == OpKind::BackwardWeight;
-}
+constexpr size_t kStaged = 2;
+size_t direction_of(const Op& send) { return send.kind == OpKind::SendActivation ? 0 : 1; }
 
 }  // namespace
 
 Executor::Executor(std::span<const Op> ops, int chunks, int num_micro_batches, comm::Communicator& pipeline,
-                   Arena& arena, const MessageShape& message, ReceiveAhead ahead)
+                   kernels::Device& device, Arena& arena, const MessageShape& message, ReceiveAhead ahead)
     : ops_(ops),
       num_micro_batches_(num_micro_batches),
       pipeline_(&pipeline),
+      device_(&device),
       arena_(&arena),
       message_(message),
       ahead_(ahead),
       activations_(static_cast<size_t>(chunks) * static_cast<size_t>(num_micro_batches)),
       gradients_(activations_.size()),
       times_(ops.size()) {
-  size_t sends = 0;
   for (size_t i = 0; i < ops.size(); ++i) {
-    if (is_receive(ops[i])) receives_.push_back(i);
-    if (is_send(ops[i])) ++sends;
+    if (parallel::is_receive(ops[i].kind)) receives_.push_back(i);
+    if (parallel::is_send(ops[i].kind)) staged_[direction_of(ops[i])].resize(kStaged);
+  }
+  for (auto& direction : staged_) {
+    for (Message& stage : direction) {
+      stage.buffer = arena.allocate(message.dtype, message.rows * message.cols, MemoryCategory::Communication);
+    }
   }
   posted_.reserve(2);
-  sends_.reserve(sends);
 }
 
 ExecutionTimes Executor::run(StageWork& work) {
   ExecutionTimes total;
   const double start_s = now_s();
   next_receive_ = 0;
+  peak_op_ = -1;
   posted_.clear();
   if (ahead_ == ReceiveAhead::OneAhead) post_receive();
   for (size_t i = 0; i < ops_.size(); ++i) {
     const Op& op = ops_[i];
+    const int64_t peak = arena_->ledger().peak_total;
     times_[i].start_s = now_s() - start_s;
     execute(op, work);
     times_[i].stop_s = now_s() - start_s;
-    if (is_receive(op)) total.receive_wait_s += times_[i].stop_s - times_[i].start_s;
-    if (is_compute(op) || is_send(op)) total.compute_end_s = times_[i].stop_s;
+    if (arena_->ledger().peak_total > peak) peak_op_ = static_cast<int>(i);
+    if (is_receive(op.kind)) total.receive_wait_s += times_[i].stop_s - times_[i].start_s;
+    if (is_compute(op.kind) || is_send(op.kind)) total.compute_end_s = times_[i].stop_s;
   }
-  for (Message& message : sends_) message.work.wait();
-  sends_.clear();
+  for (auto& direction : staged_) {
+    for (Message& stage : direction) stage.work.wait();
+  }
   total.end_s = now_s() - start_s;
   return total;
 }
 
 void Executor::execute(const Op& op, StageWork& work) {
-  if (is_receive(op)) {
+  if (is_receive(op.kind)) {
     finish_receive(op);
-  } else if (is_send(op)) {
+  } else if (is_send(op.kind)) {
     send(op);
   } else if (op.kind == OpKind::Forward) {
     Buffer& data = activations_[slot(op)];
     data = work.compute(op, std::move(data));
-  } else if (op.kind == OpKind::BackwardWeight) {
-    work.compute(op, Buffer());
-  } else if (is_compute(op)) {
+  } else if (is_backward_input(op.kind)) {
     Buffer& data = gradients_[slot(op)];
     data = work.compute(op, std::move(data));
+  } else if (is_compute(op.kind)) {
+    work.compute(op, Buffer());
   } else {
     work.update(op);
   }
-  reap_sends();
 }
 
 void Executor::post_receive() {
@@ -101,16 +104,16 @@ void Executor::finish_receive(const Op& op) {
 }
 
 void Executor::send(const Op& op) {
-  Message message;
-  message.buffer = std::move(op.kind == OpKind::SendActivation ? activations_[slot(op)] : gradients_[slot(op)]);
-  ensure(static_cast<bool>(message.buffer), "Executor: the program sends what no op has made");
-  message.work = pipeline_->send(message.buffer.view(message_.dtype, {message_.rows, message_.cols}), peer_of(op),
-                                 static_cast<int>(op.match));
-  sends_.push_back(std::move(message));
-}
-
-void Executor::reap_sends() {
-  std::erase_if(sends_, [](Message& message) { return message.work.test(); });
+  const Buffer data = std::move(op.kind == OpKind::SendActivation ? activations_[slot(op)] : gradients_[slot(op)]);
+  ensure(static_cast<bool>(data), "Executor: the program sends what no op has made");
+  const size_t direction = direction_of(op);
+  Message& stage = staged_[direction][next_staged_[direction]];
+  next_staged_[direction] = (next_staged_[direction] + 1) % kStaged;
+  stage.work.wait();
+  const Tensor out = stage.buffer.view(message_.dtype, {message_.rows, message_.cols});
+  device_->copy(data.view(message_.dtype, {message_.rows, message_.cols}), out);
+  device_->synchronize();
+  stage.work = pipeline_->send(out, peer_of(op), static_cast<int>(op.match));
 }
 
 int Executor::peer_of(const Op& op) const { return (pipeline_->rank() + op.peer_offset) % pipeline_->size(); }

@@ -2,12 +2,14 @@
 // come from the program, the math from a StageWork.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include "base/memory.h"
 #include "comm/communicator.h"
+#include "kernels/device.h"
 #include "parallel/program.h"
 
 namespace triax::train {
@@ -16,8 +18,8 @@ namespace triax::train {
 class StageWork {
  public:
   virtual ~StageWork() = default;
-  /// Forward, Backward, BackwardInput, BackwardWeight. `input` is what was received for it, empty where nothing was
-  /// (first virtual stage forward, last one backward, weight gradients). Returns what is to be sent, or nothing.
+  /// Forward, Backward, BackwardInput, BackwardWeight, Recompute. `input` is what was received for it, empty where nothing was
+  /// (first virtual stage forward, last one backward, weight gradients, recomputation). Returns what is to be sent, or nothing.
   virtual Buffer compute(const parallel::Op& op, Buffer input) = 0;
   /// Every other op that is not a message: LoadBatch, gradient sums, norm, optimizer.
   virtual void update(const parallel::Op& op) = 0;
@@ -44,18 +46,22 @@ struct ExecutionTimes {
   double end_s = 0;
 };
 
-/// Sends never block: their buffers are kept until the peer has them. Blocks only in receives, in what StageWork does, and
-/// at the end until all sends are through. Reused for every step; a steady step allocates only from the arena.
+/// A send copies into one of two staging buffers of its direction and travels while the next ops run; only the third in
+/// a row waits for the first. So the memory of messages is fixed: two staged and two received in each direction. Blocks
+/// else only in receives, in what StageWork does, and at the end until all sends are through. Reused for every step; a
+/// steady step allocates only from the arena.
 class Executor {
  public:
   /// `ops` must outlive the executor. Messages are MemoryCategory::Communication of `arena`.
   Executor(std::span<const parallel::Op> ops, int chunks, int num_micro_batches, comm::Communicator& pipeline,
-           Arena& arena, const MessageShape& message, ReceiveAhead ahead);
+           kernels::Device& device, Arena& arena, const MessageShape& message, ReceiveAhead ahead);
 
   /// Runs the whole list once. Throws what the work or a communicator throws.
   ExecutionTimes run(StageWork& work);
   /// Of the last run: times()[i] belongs to op i.
   std::span<const OpTime> times() const { return times_; }
+  /// Op of the last run during which the arena's peak was last raised; -1: none.
+  int peak_op() const { return peak_op_; }
 
  private:
   struct Message {
@@ -66,20 +72,22 @@ class Executor {
   void post_receive();
   void finish_receive(const parallel::Op& op);
   void send(const parallel::Op& op);
-  void reap_sends();
   int peer_of(const parallel::Op& op) const;
   size_t slot(const parallel::Op& op) const;
 
   std::span<const parallel::Op> ops_;
   int num_micro_batches_;
   comm::Communicator* pipeline_;
+  kernels::Device* device_;
   Arena* arena_;
   MessageShape message_;
   ReceiveAhead ahead_;
   std::vector<size_t> receives_;       ///< indices of receive ops, in order
   size_t next_receive_ = 0;            ///< first of receives_ that is not posted
   std::vector<Message> posted_;        ///< in order, at most two
-  std::vector<Message> sends_;         ///< in flight
+  std::array<std::vector<Message>, 2> staged_;  ///< [direction]: two, used in turn; empty where nothing is sent
+  std::array<size_t, 2> next_staged_{};
+  int peak_op_ = -1;
   std::vector<Buffer> activations_;    ///< [chunk, micro-batch]: received input or output to send of a forward
   std::vector<Buffer> gradients_;      ///< the same of a backward
   std::vector<OpTime> times_;

@@ -82,13 +82,18 @@ std::string describe(const SyncPlan& plan, const parallel::ParameterStore& store
 }
 
 GradientSync::GradientSync(SyncPlan plan, parallel::ParameterStore& store, comm::ProcessGrid& grid,
-                           kernels::Device& device, Overlap overlap, const SkippedSync& skipped)
+                           kernels::Device& device, Arena& arena, Overlap overlap, const SkippedSync& skipped)
     : plan_(std::move(plan)), store_(&store), grid_(&grid), device_(&device), overlap_(overlap), skipped_(skipped) {
   const DType dtype = store.flat_grad().dtype();
   const int64_t tensor = longest(&SyncPlan::ChunkPlan::tensor);
   const int64_t kv = longest(&SyncPlan::ChunkPlan::kv_replicas);
-  if (tensor > 0) tensor_pack_ = grid.tensor().allocate_symmetric(dtype, tensor);
-  if (kv > 0) kv_pack_ = grid.kv_replicas().allocate_symmetric(dtype, kv);
+  const auto pack = [&](Buffer& buffer, int64_t elements) {
+    if (elements == 0) return Tensor();
+    buffer = arena.allocate(dtype, elements, MemoryCategory::Communication);
+    return buffer.view(dtype, {elements});
+  };
+  tensor_pack_ = pack(tensor_buffer_, tensor);
+  kv_pack_ = pack(kv_buffer_, kv);
   in_flight_.reserve(plan_.buckets.size());
 }
 

@@ -1,17 +1,20 @@
-// Which gradients of this rank are summed over which ranks, read from the sharding specs alone, and the sums themselves.
+// Which gradients of this rank are summed over which ranks, read from the sharding specs alone, and the sums
+// themselves.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "base/memory.h"
 #include "comm/process_grid.h"
 #include "kernels/device.h"
 #include "parallel/parameter.h"
 
 namespace triax::train {
 
-/// Sums left out on purpose, so that the replica check can prove that it sees their lack (--inject skip-sync:tp|tied|dp).
+/// Sums left out on purpose, so that the replica check can prove that it sees their lack (--inject
+/// skip-sync:tp|tied|dp).
 struct SkippedSync {
   bool tensor = false, tied = false, data = false;
 };
@@ -25,7 +28,7 @@ struct SyncPlan {
     std::vector<size_t> kv_replicas;  ///< GradientSum::KvReplicas: over the tp ranks that share KV heads
   };
   std::vector<ChunkPlan> chunks;
-  std::vector<size_t> tied;           ///< over the first and last stage
+  std::vector<size_t> tied;                       ///< over the first and last stage
   std::vector<parallel::GradientBucket> buckets;  ///< over dp
   bool any_partial() const;
 };
@@ -42,7 +45,7 @@ enum class Overlap { No, Yes };
 class GradientSync {
  public:
   GradientSync(SyncPlan plan, parallel::ParameterStore& store, comm::ProcessGrid& grid, kernels::Device& device,
-               Overlap overlap, const SkippedSync& skipped);
+               Arena& arena, Overlap overlap, const SkippedSync& skipped);
 
   const SyncPlan& plan() const { return plan_; }
   /// All-reduce over tp (and the KV replicas) of the chunk's partial gradients: 2 (t-1)/t of their bytes each.
@@ -56,13 +59,14 @@ class GradientSync {
 
  private:
   void sum_packed(const std::vector<size_t>& indices, comm::Communicator& group, Tensor pack);
-  int64_t longest(const std::vector<size_t> SyncPlan::ChunkPlan::* list) const;
+  int64_t longest(const std::vector<size_t> SyncPlan::ChunkPlan::*list) const;
   SyncPlan plan_;
   parallel::ParameterStore* store_;
   comm::ProcessGrid* grid_;
   kernels::Device* device_;
   Overlap overlap_;
   SkippedSync skipped_;
+  Buffer tensor_buffer_, kv_buffer_;
   Tensor tensor_pack_, kv_pack_;
   std::vector<comm::Work> in_flight_;
 };

@@ -7,7 +7,10 @@
 #include <vector>
 
 #include "base/error.h"
+#include "comm/phantom.h"
 #include "io/options/validate.h"
+#include "kernels/null_device.h"
+#include "model/stage.h"
 
 namespace triax::train {
 namespace {
@@ -29,25 +32,25 @@ std::string delays_of(const std::string& inject) {
   return delays;
 }
 
-/// Chunk of each bucket of each position.
-std::vector<std::vector<int>> gather_bucket_chunks(const SyncPlan& plan, comm::Communicator& pipeline) {
-  const auto p = static_cast<size_t>(pipeline.size());
-  std::vector<int64_t> mine{static_cast<int64_t>(plan.buckets.size())};
-  std::vector<int64_t> counts(p);
-  pipeline.all_gather(view(mine), view(counts)).wait();
-  const auto longest = static_cast<size_t>(*std::max_element(counts.begin(), counts.end()));
-  std::vector<std::vector<int>> chunks(p);
-  if (longest == 0) return chunks;
-  std::vector<int64_t> padded(longest, -1);
-  for (size_t b = 0; b < plan.buckets.size(); ++b) padded[b] = plan.buckets[b].chunk;
-  std::vector<int64_t> all(longest * p);
-  pipeline.all_gather(view(padded), view(all)).wait();
-  for (size_t i = 0; i < p; ++i) {
-    for (size_t b = 0; b < static_cast<size_t>(counts[i]); ++b) {
-      chunks[i].push_back(static_cast<int>(all[i * longest + b]));
-    }
-  }
-  return chunks;
+/// The sync plan of one position, from the declarations of its parameters: no rank, no memory, no weights.
+SyncPlan declared_plan(const io::RunOptions& options, int position) {
+  kernels::ReserveProvider memory;
+  Arena arena(memory);
+  comm::GroupInfo group;
+  group.name = "tp";
+  group.world_ranks.resize(static_cast<size_t>(options.parallel.grid.tensor));
+  comm::PhantomCommunicator tensor(group, memory);
+  parallel::LayerContext context;
+  context.arena = &arena;
+  context.tensor = &tensor;
+  context.sequence_parallel =
+      options.parallel.sequence_parallel ? parallel::SequenceParallel::Yes : parallel::SequenceParallel::No;
+  model::StageOptions stage{options.model, io::layer_map_of(options), options.parallel.recompute, position};
+  // Rotary tables hold no parameters and would be computed for nothing.
+  if (stage.model.position == model::PositionType::Rope) stage.model.position = model::PositionType::None;
+  parallel::ParameterStore store;
+  const auto chunks = model::make_chunks(stage, context, store);
+  return make_sync_plan(store, static_cast<int>(chunks.size()), options.parallel.ddp_bucket_size);
 }
 
 }  // namespace
@@ -64,16 +67,19 @@ comm::GridOptions grid_options(const io::RunOptions& options) {
   return grid;
 }
 
-parallel::ProgramOptions program_options(const io::RunOptions& options, const SyncPlan& plan, comm::ProcessGrid& grid) {
+parallel::ProgramOptions program_options(const io::RunOptions& options) {
   parallel::ProgramOptions p;
   p.schedule = {options.parallel.schedule, options.parallel.grid.pipeline, options.parallel.chunks,
                 static_cast<int>(options.batch.num_micro_batches), options.parallel.microbatch_group_size};
   p.layers = io::layer_map_of(options);
   p.tied_embedding = options.model.tie_embeddings;
-  std::vector<double> partial{plan.any_partial() ? 1.0 : 0.0};
-  grid.world().all_reduce(view(partial), comm::ReduceOp::Max).wait();
-  p.tensor_partial = partial[0] > 0;
-  if (grid.shape().data > 1) p.bucket_chunks = gather_bucket_chunks(plan, grid.pipeline());
+  for (int position = 0; position < options.parallel.grid.pipeline; ++position) {
+    const SyncPlan plan = declared_plan(options, position);
+    p.tensor_partial = p.tensor_partial || plan.any_partial();
+    if (options.parallel.grid.data == 1) continue;
+    p.bucket_chunks.emplace_back();
+    for (const parallel::GradientBucket& bucket : plan.buckets) p.bucket_chunks.back().push_back(bucket.chunk);
+  }
   return p;
 }
 

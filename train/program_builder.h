@@ -11,9 +11,9 @@ namespace triax::train {
 /// Grid of resolved options. Injected delays are passed on; skip-sync parts of --inject are the trainer's.
 comm::GridOptions grid_options(const io::RunOptions& options);
 
-/// What the program is made of; the same on all ranks. Gathers the buckets of every position over the pipeline and takes
-/// the maximum over the world of "some gradient is a partial sum".
-parallel::ProgramOptions program_options(const io::RunOptions& options, const SyncPlan& plan, comm::ProcessGrid& grid);
+/// What the program is made of: layers, buckets and sums of every position, from the declarations of their parameters. A
+/// pure function of resolved options, so that trainer, simulator and planner make the same program.
+parallel::ProgramOptions program_options(const io::RunOptions& options);
 
 /// Ensures that all ranks hold a program of the same hash; throws RunTimeError naming the rank that differs. Collective
 /// over world.

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "io/options/validate.h"
+#include "parallel/checker.h"
 #include "train/batch_source.h"
 #include "train/program_builder.h"
 
@@ -74,7 +75,7 @@ Trainer::Trainer(comm::ProcessGrid& grid, kernels::Device& device, Arena& arena,
   views_.resize(m);
   sync_ = std::make_unique<GradientSync>(
       make_sync_plan(store_, static_cast<int>(chunks_.size()), options.parallel.ddp_bucket_size), store_, grid, device,
-      options.parallel.overlap_grad_reduce ? Overlap::Yes : Overlap::No, parse_skipped_sync(options.control.inject));
+      arena, options.parallel.overlap_grad_reduce ? Overlap::Yes : Overlap::No, parse_skipped_sync(options.control.inject));
   if (use == Use::Train) {
     schedule_ = make_lr_schedule(options.optimizer, options.batch);
     optimizer_ = std::make_unique<Optimizer>(options.optimizer, store_, device, arena, context_.state_dtype,
@@ -88,15 +89,19 @@ Trainer::Trainer(comm::ProcessGrid& grid, kernels::Device& device, Arena& arena,
 Trainer::~Trainer() = default;
 
 void Trainer::build_programs() {
-  const parallel::ProgramOptions options = program_options(options_, sync_->plan(), *grid_);
+  const parallel::ProgramOptions options = program_options(options_);
   program_ = parallel::make_training_program(options);
   evaluation_program_ = parallel::make_evaluation_program(options);
+  for (const parallel::Program* program : {&program_, &evaluation_program_}) {
+    const std::vector<std::string> faults = parallel::check(*program);
+    if (!faults.empty()) throw ConfigError(fmt::format("the program cannot run:\n  {}", fmt::join(faults, "\n  ")));
+  }
   const MessageShape message{context_.dtype, context_.local_tokens(), options_.model.hidden_size};
   const ReceiveAhead ahead = options_.parallel.overlap_p2p ? ReceiveAhead::OneAhead : ReceiveAhead::None;
   const auto position = static_cast<size_t>(grid_->coord().pipeline);
   const auto executor = [&](const parallel::Program& program) {
     return std::make_unique<Executor>(program.positions[position], program.chunks, program.num_micro_batches,
-                                      grid_->pipeline(), *arena_, message, ahead);
+                                      grid_->pipeline(), *device_, *arena_, message, ahead);
   };
   executor_ = executor(program_);
   evaluator_ = executor(evaluation_program_);
@@ -183,9 +188,11 @@ Buffer Trainer::compute(const Op& op, Buffer input) {
     case OpKind::BackwardInput:
       output = chunk.backward_input(*state, std::move(input), parallel::WeightGradient::Later);
       break;
-    default:
+    case OpKind::BackwardWeight:
       chunk.backward_weight(*state);
       give_back_state(op);
+      break;
+    default: ensure(false, "Trainer: the program holds a compute op that is not known");
   }
   device_->synchronize();  // the next op may send the result
   return output;

@@ -15,6 +15,7 @@
 #include "io/weights/transfer.h"
 #include "tests/mpi/mpi_world.h"
 #include "tests/mpi/train_harness.h"
+#include "train/memory_forecast.h"
 
 namespace triax::test {
 namespace {
@@ -173,6 +174,17 @@ std::pair<double, std::string> weight_error(TinyRun& run, const std::string& fil
   return worst;
 }
 
+/// The memory executor's prediction of this rank is the arena's high-water mark, byte for byte and category by category.
+void expect_forecast_memory(TinyRun& run) {
+  const train::MemoryForecast forecast = train::forecast_memory(run.options(), run.grid().world_rank());
+  const MemoryLedger& measured = run.arena().ledger();
+  EXPECT_EQ(forecast.ledger.peak_total, measured.peak_total) << "peak at " << forecast.peak_op_text;
+  for (size_t i = 0; i < kMemoryCategories; ++i) {
+    EXPECT_EQ(forecast.ledger.peak[i], measured.peak[i]) << name_of(static_cast<MemoryCategory>(i));
+    EXPECT_EQ(forecast.ledger.live[i], measured.live[i]) << name_of(static_cast<MemoryCategory>(i));
+  }
+}
+
 std::vector<Layout> layouts_of_this_world() {
   const char* which = std::getenv("TRIAX_PARITY");
   std::vector<Layout> layouts = all_layouts();
@@ -218,6 +230,7 @@ TEST(Parity, every_layout_trains_like_one_rank) {
       worst_norm = std::max(worst_norm, relative(actual.norm[i], expected.norm[i]));
     }
     EXPECT_LT(actual.loss.back(), actual.loss.front());
+    expect_forecast_memory(run);
     const auto [error, tensor] = weight_error(run, references.path(serial_of(layout)) + ".h5");
     EXPECT_LE(error, kTolerance) << tensor;
     worst_weight = std::max(worst_weight, error);

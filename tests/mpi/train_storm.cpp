@@ -89,9 +89,13 @@ void run_program(comm::ProcessGrid& grid, const parallel::Program& program, cons
   const int position = grid.coord().pipeline;
   FakeStage stage(program, position, arena, shape, static_cast<uint32_t>(grid.world_rank() + shape.rows));
   const std::vector<Op>& ops = program.positions[static_cast<size_t>(position)];
-  train::Executor executor(ops, program.chunks, program.num_micro_batches, grid.pipeline(), arena, shape, ahead);
-  executor.run(stage);
-  executor.run(stage);
+  const auto device = kernels::make_cpu_device({1});
+  {
+    train::Executor executor(ops, program.chunks, program.num_micro_batches, grid.pipeline(), *device, arena, shape,
+                             ahead);
+    executor.run(stage);
+    executor.run(stage);
+  }
   std::vector<Op> expected;
   for (int round = 0; round < 2; ++round) {
     std::copy_if(ops.begin(), ops.end(), std::back_inserter(expected), [](const Op& op) { return !is_message(op); });
@@ -145,7 +149,8 @@ TEST(Executor, a_peer_that_never_sends_ends_the_run_within_the_deadline) {
     for (const Op& op : program.positions[1]) {
       if (first_receive.empty() && op.kind == OpKind::RecvActivation) first_receive.push_back(op);
     }
-    train::Executor executor(first_receive, 1, 1, grid.pipeline(), arena, shape, ReceiveAhead::OneAhead);
+    const auto device = kernels::make_cpu_device({1});
+    train::Executor executor(first_receive, 1, 1, grid.pipeline(), *device, arena, shape, ReceiveAhead::OneAhead);
     EXPECT_THROW(executor.run(stage), comm::PeerLost);
   }
 }
