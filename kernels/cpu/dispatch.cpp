@@ -1,4 +1,5 @@
 // Chooses the instruction set at run time.
+#include <array>
 #include <cstdlib>
 #include <string>
 #include <string_view>
@@ -16,6 +17,9 @@ KernelTable make_table();
 namespace isa_avx2 {
 KernelTable make_table();
 }
+namespace isa_avx512_bf16 {
+KernelTable make_table();
+}
 namespace isa_avx512 {
 KernelTable make_table();
 }
@@ -29,16 +33,18 @@ struct Variant {
   KernelTable (*make)();
 };
 
+#if defined(TRIAX_X86_VARIANTS)
+bool has_avx512() {
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma");
+}
+#endif
+
 // Best first.
 constexpr Variant kVariants[] = {
 #if defined(TRIAX_X86_VARIANTS)
-    {"avx512",
-     [] {
-       return static_cast<bool>(__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                                __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-                                __builtin_cpu_supports("fma"));
-     },
-     isa_avx512::make_table},
+    {"avx512_bf16", [] { return has_avx512() && __builtin_cpu_supports("avx512bf16"); }, isa_avx512_bf16::make_table},
+    {"avx512", has_avx512, isa_avx512::make_table},
     {"avx2",
      [] {
        return static_cast<bool>(__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
@@ -52,13 +58,11 @@ constexpr Variant kVariants[] = {
 }  // namespace
 
 const KernelTable& cpu_kernel_table(const char* isa) {
-  static const KernelTable tables[] = {
-#if defined(TRIAX_X86_VARIANTS)
-    isa_avx512::make_table(),
-    isa_avx2::make_table(),
-#endif
-    isa_base::make_table()
-  };
+  static const std::array<KernelTable, std::size(kVariants)> tables = [] {
+    std::array<KernelTable, std::size(kVariants)> made{};
+    for (size_t i = 0; i < made.size(); ++i) made[i] = kVariants[i].make();
+    return made;
+  }();
   std::string legal;
   for (size_t i = 0; i < std::size(kVariants); ++i) {
     if (!kVariants[i].supported()) continue;

@@ -122,7 +122,7 @@ struct TypeKernels {
 inline constexpr int64_t kAttentionBlock = 64;
 
 struct KernelTable {
-  const char* isa;      ///< "base", "avx2", "avx512"
+  const char* isa;      ///< "base", "avx2", "avx512", "avx512_bf16"
   TypeKernels type[4];  ///< by DType: fp64, fp32, bf16, fp16
 };
 

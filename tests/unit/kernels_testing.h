@@ -170,7 +170,7 @@ inline std::unique_ptr<Device> device_with_isa(const char* isa, int threads) {
 
 /// Runs the body once per instruction set of this machine, with two threads.
 inline void for_each_isa(const std::function<void(Device&, const std::string&)>& body) {
-  for (const char* isa : {"base", "avx2", "avx512"}) {
+  for (const char* isa : {"base", "avx2", "avx512", "avx512_bf16"}) {
     const auto device = device_with_isa(isa, 2);
     if (device != nullptr) body(*device, isa);
   }

@@ -8,7 +8,6 @@ namespace {
 template <class T>
 void rotary(const RotaryArgs& a, int64_t begin, int64_t end) {
   using C = Compute<T>;
-  using V = Vec<C>;
   const C sign = a.backward ? C{-1} : C{1};
   for (int64_t r = begin; r < end; ++r) {
     const C* cos = row_of<C>(a.cos, a.position[r]);
@@ -17,10 +16,10 @@ void rotary(const RotaryArgs& a, int64_t begin, int64_t end) {
       T* low = row_of<T>(a.x, r) + j * a.head_dim;
       T* high = low + a.half;
       for_lanes<C>(a.half, [&](int64_t i, auto n) {
-        const V c = load(cos + i, n);
-        const V s = load(sin + i, n) * sign;
-        const V x0 = load(low + i, n);
-        const V x1 = load(high + i, n);
+        const auto c = load(cos + i, n);
+        const auto s = load(sin + i, n) * sign;
+        const auto x0 = load(low + i, n);
+        const auto x1 = load(high + i, n);
         store(mul_add(x0, c, -x1 * s), low + i, n);
         store(mul_add(x1, c, x0 * s), high + i, n);
       });
@@ -36,30 +35,28 @@ constexpr double kCubic = 0.044715;
 template <class T>
 void gelu_forward(const void* x_data, void* y_data, int64_t size) {
   using C = Compute<T>;
-  using V = Vec<C>;
   const T* x = static_cast<const T*>(x_data);
   T* y = static_cast<T*>(y_data);
   for_lanes<C>(size, [&](int64_t i, auto n) {
-    const V v = load(x + i, n);
-    const V u = v * mul_add(v * v, splat<C>(kTwoSqrt2OverPi * kCubic), splat<C>(kTwoSqrt2OverPi));
-    store(v / (1 + exp_of(-u)), y + i, n);
+    const auto v = load(x + i, n);
+    const auto u = v * mul_add(v * v, splat<C>(kTwoSqrt2OverPi * kCubic), splat<C>(kTwoSqrt2OverPi));
+    store(v * sigmoid_of(u), y + i, n);
   });
 }
 
 template <class T>
 void gelu_backward(const void* dy_data, const void* x_data, void* dx_data, int64_t size) {
   using C = Compute<T>;
-  using V = Vec<C>;
   const T* dy = static_cast<const T*>(dy_data);
   const T* x = static_cast<const T*>(x_data);
   T* dx = static_cast<T*>(dx_data);
   for_lanes<C>(size, [&](int64_t i, auto n) {
-    const V v = load(x + i, n);
-    const V square = v * v;
-    const V u = v * mul_add(square, splat<C>(kTwoSqrt2OverPi * kCubic), splat<C>(kTwoSqrt2OverPi));
-    const V du = mul_add(square, splat<C>(3 * kTwoSqrt2OverPi * kCubic), splat<C>(kTwoSqrt2OverPi));
-    const V s = sigmoid_of(u);
-    const V slope = mul_add(v * s * (1 - s), du, s);
+    const auto v = load(x + i, n);
+    const auto square = v * v;
+    const auto u = v * mul_add(square, splat<C>(kTwoSqrt2OverPi * kCubic), splat<C>(kTwoSqrt2OverPi));
+    const auto du = mul_add(square, splat<C>(3 * kTwoSqrt2OverPi * kCubic), splat<C>(kTwoSqrt2OverPi));
+    const auto s = sigmoid_of(u);
+    const auto slope = mul_add(v * s * (C{1} - s), du, s);
     store(load(dy + i, n) * slope, dx + i, n);
   });
 }
@@ -67,30 +64,28 @@ void gelu_backward(const void* dy_data, const void* x_data, void* dx_data, int64
 template <class T>
 void swiglu_forward(const void* x_data, void* y_data, int64_t cols) {
   using C = Compute<T>;
-  using V = Vec<C>;
   const T* gate = static_cast<const T*>(x_data);
   const T* up = gate + cols;
   T* y = static_cast<T*>(y_data);
   for_lanes<C>(cols, [&](int64_t i, auto n) {
-    const V g = load(gate + i, n);
-    store(g / (1 + exp_of(-g)) * load(up + i, n), y + i, n);
+    const auto g = load(gate + i, n);
+    store(g * sigmoid_of(g) * load(up + i, n), y + i, n);
   });
 }
 
 template <class T>
 void swiglu_backward(const void* dy_data, const void* x_data, void* dx_data, int64_t cols) {
   using C = Compute<T>;
-  using V = Vec<C>;
   const T* dy = static_cast<const T*>(dy_data);
   const T* x = static_cast<const T*>(x_data);
   T* dx = static_cast<T*>(dx_data);
   for_lanes<C>(cols, [&](int64_t i, auto n) {
-    const V g = load(x + i, n);
-    const V u = load(x + cols + i, n);
-    const V d = load(dy + i, n);
-    const V s = sigmoid_of(g);
-    const V silu = g * s;
-    store(d * u * mul_add(silu, 1 - s, s), dx + i, n);
+    const auto g = load(x + i, n);
+    const auto u = load(x + cols + i, n);
+    const auto d = load(dy + i, n);
+    const auto s = sigmoid_of(g);
+    const auto silu = g * s;
+    store(d * u * mul_add(silu, C{1} - s, s), dx + i, n);
     store(d * silu, dx + cols + i, n);
   });
 }

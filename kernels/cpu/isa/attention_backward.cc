@@ -37,23 +37,22 @@ struct Scratch {
 template <class C>
 TRIAX_INLINE void gradient_row(const AttentionArgs& a, const uint32_t* words, int64_t keys, int64_t width, C lse,
                                C delta, C* p, C* ds) {
-  using V = Vec<C>;
   const C keep_scale = static_cast<C>(a.dropout.keep_scale);
   for_lanes<C>(keys, [&](int64_t c, auto n) {
-    const V probability = first_lanes<C>(exp_of(load(p + c) - lse), n, C{0});
-    V dp = load(ds + c);
-    V kept = probability;
+    const auto probability = first_lanes<C>(exp_of(load_padded(p + c, n) - lse), n, C{0});
+    auto dp = load_padded(ds + c, n);
+    auto kept = probability;
     if (words != nullptr) {
-      const V mask = keep_factor(words + c, a.dropout.threshold, keep_scale);
-      dp *= mask;
-      kept *= mask;
+      const auto mask = keep_factor(words + c, a.dropout.threshold, keep_scale, n);
+      dp = dp * mask;
+      kept = kept * mask;
     }
-    store(kept, p + c);
-    store(first_lanes<C>(probability * (dp - delta), n, C{0}), ds + c);
+    store_padded(kept, p + c, n);
+    store_padded(first_lanes<C>(probability * (dp - delta), n, C{0}), ds + c, n);
   });
   for (int64_t c = round_up(keys, kLanes<C>); c < width; c += kLanes<C>) {
-    store(V{}, p + c);
-    store(V{}, ds + c);
+    store(Vec<C>{}, p + c);
+    store(Vec<C>{}, ds + c);
   }
 }
 
@@ -95,7 +94,7 @@ template <class T, class C>
 void unpack(const View& view, const AttentionArgs& a, int64_t i, int64_t j, const C* from, int64_t padded, C factor) {
   for (int64_t r = 0; r < a.seq; ++r, from += padded) {
     T* to = head_row<T>(view, a, r, i, j);
-    for_lanes<C>(a.dim, [&](int64_t c, auto n) { store(load(from + c) * factor, to + c, n); });
+    for_lanes<C>(a.dim, [&](int64_t c, auto n) { store(load_padded(from + c, n) * factor, to + c, n); });
   }
 }
 
@@ -108,9 +107,11 @@ void query_head(const AttentionArgs& a, const AttentionShape<C>& shape, const Sc
   const C* lse = static_cast<const C*>(a.lse) + j * a.seq * a.batch;
   for (int64_t r = 0; r < a.seq; ++r) {
     const T* o = head_row<T>(a.o, a, r, i, j);
-    Vec<C> sum{};
-    for_lanes<C>(a.dim, [&](int64_t c, auto n) { sum = mul_add(load(o + c, n), load(s.dout + r * ld + c), sum); });
-    s.delta[r] = sum_of_lanes<C>(sum);
+    Pair<C> sum;
+    for_lanes<C>(a.dim, [&](int64_t c, auto n) {
+      collect_product<C>(sum, load(o + c, n), load_padded(s.dout + r * ld + c, n));
+    });
+    s.delta[r] = sum_of_lanes(sum);
     s.lse[r] = lse[r * a.batch + i];
   }
   for (int64_t first = 0; first < a.seq; first += kBlock) {

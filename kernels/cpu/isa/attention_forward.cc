@@ -30,27 +30,27 @@ struct Scratch {
 /// vectors) are written. Updates the running maximum and sum, and rescales the output row when the maximum grew.
 template <class C>
 TRIAX_INLINE void softmax_row(C* scores, int64_t keys, int64_t width, C* out, int64_t padded, C& max, C& sum) {
-  using V = Vec<C>;
   constexpr C kLowest = -__builtin_inff();
-  V best = splat<C>(kLowest);
-  for_lanes<C>(keys,
-               [&](int64_t i, auto n) { best = max_of_lanes<C>(first_lanes<C>(load(scores + i), n, kLowest), best); });
-  const C largest = largest_lane<C>(best);
-  const C updated = largest > max ? largest : max;
-  V total{};
+  Pair<C> best{splat<C>(kLowest), splat<C>(kLowest)};
   for_lanes<C>(keys, [&](int64_t i, auto n) {
-    const V p = first_lanes<C>(exp_of(load(scores + i) - updated), n, C{0});
-    total += p;
-    store(p, scores + i);
+    collect_largest<C>(best, first_lanes<C>(load_padded(scores + i, n), n, kLowest));
   });
-  for (int64_t i = round_up(keys, kLanes<C>); i < width; i += kLanes<C>) store(V{}, scores + i);
+  const C largest = largest_lane(best);
+  const C updated = largest > max ? largest : max;
+  Pair<C> total;
+  for_lanes<C>(keys, [&](int64_t i, auto n) {
+    const auto p = first_lanes<C>(exp_of(load_padded(scores + i, n) - updated), n, C{0});
+    collect<C>(total, p);
+    store_padded(p, scores + i, n);
+  });
+  for (int64_t i = round_up(keys, kLanes<C>); i < width; i += kLanes<C>) store(Vec<C>{}, scores + i);
   if (updated != max) {
-    const C factor = exp_of(splat<C>(max - updated))[0];  // 0 for the first tile
+    const C factor = exp_of(splat(max - updated))[0];  // 0 for the first tile
     sum *= factor;
     for (int64_t c = 0; c < padded; c += kLanes<C>) store(load(out + c) * factor, out + c);
     max = updated;
   }
-  sum += sum_of_lanes<C>(total);
+  sum += sum_of_lanes(total);
 }
 
 template <class C>
@@ -98,7 +98,7 @@ void query_block(const AttentionArgs& a, const AttentionShape<C>& shape, const S
     T* o = head_row<T>(a.o, a, begin + r, i, j);
     const C* out = s.out + r * shape.padded;
     const C inverse = 1 / s.sum[r];
-    for_lanes<C>(a.dim, [&](int64_t c, auto n) { store(load(out + c) * inverse, o + c, n); });
+    for_lanes<C>(a.dim, [&](int64_t c, auto n) { store(load_padded(out + c, n) * inverse, o + c, n); });
     static_cast<C*>(a.lse)[j * a.seq * a.batch + row] = s.max[r] + log_of(s.sum[r]);
   }
 }

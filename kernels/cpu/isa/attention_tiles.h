@@ -46,23 +46,57 @@ TRIAX_INLINE T* head_row(const View& view, const AttentionArgs& a, int64_t posit
   return static_cast<T*>(view.data) + (position * a.batch + i) * view.stride + j * a.dim;
 }
 
+/// Rows of one head are far apart, which no hardware prefetcher follows: x2 on the packing of rows from L3.
+inline constexpr int64_t kPrefetchRows = 8;
+template <class T>
+TRIAX_INLINE void prefetch_row(const T* row, int64_t cols) {
+  for (int64_t c = 0; c < cols; c += 64 / static_cast<int64_t>(sizeof(T))) __builtin_prefetch(row + c);
+}
+
 /// to[r - begin][0..padded) = factor * row r, the padding zero.
 template <class T, class C>
 TRIAX_INLINE void pack_rows(const View& view, const AttentionArgs& a, int64_t i, int64_t j, int64_t begin, int64_t end,
                             C factor, C* to, int64_t padded) {
   for (int64_t r = begin; r < end; ++r, to += padded) {
     const T* from = head_row<T>(view, a, r, i, j);
-    for_lanes<C>(a.dim, [&](int64_t c, auto n) { store(load(from + c, n) * factor, to + c); });
+    prefetch_row(head_row<T>(view, a, min_of(r + kPrefetchRows, a.seq - 1), i, j), a.dim);
+    for_lanes<C>(a.dim, [&](int64_t c, auto n) { store_padded(load(from + c, n) * factor, to + c, n); });
   }
 }
 
-/// The transpose of up to kBlock rows: to[c * kBlock + r - begin], missing rows zero. `rows` is packed.
+/// Transposes kLanes x kLanes elements held in vectors: each round interleaves the first half of the vectors with the
+/// second, lane by lane.
+template <class C>
+TRIAX_INLINE void transpose_square(Vec<C> (&v)[kLanes<C>]) {
+  constexpr int kN = kLanes<C>;
+#pragma GCC unroll 4
+  for (int round = 1; round < kN; round *= 2) {
+    Vec<C> t[kN];
+#pragma GCC unroll 8
+    for (int i = 0; i < kN / 2; ++i) {
+      t[2 * i] = interleave_low(v[i], v[i + kN / 2]);
+      t[2 * i + 1] = interleave_high(v[i], v[i + kN / 2]);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < kN; ++i) v[i] = t[i];
+  }
+}
+
+/// The transpose of up to kBlock packed rows: to[c * kBlock + r]; missing rows are zero.
 template <class C>
 TRIAX_INLINE void transpose_tile(const C* rows, int64_t count, int64_t dim, int64_t padded, C* to) {
-  for (int64_t c = 0; c < dim; ++c) {
-    C* line = to + c * kBlock;
-    for (int64_t r = 0; r < count; ++r) line[r] = rows[r * padded + c];
-    for (int64_t r = count; r < kBlock; ++r) line[r] = 0;
+  constexpr int kN = kLanes<C>;
+  for (int64_t r = 0; r < kBlock; r += kN) {
+    for (int64_t c = 0; c < dim; c += kN) {
+      Vec<C> v[kN];
+#pragma GCC unroll 16
+      for (int i = 0; i < kN; ++i) v[i] = r + i < count ? load(rows + (r + i) * padded + c) : Vec<C>{};
+      transpose_square<C>(v);
+#pragma GCC unroll 16
+      for (int i = 0; i < kN; ++i) {
+        if (c + i < dim) store(v[i], to + (c + i) * kBlock + r);
+      }
+    }
   }
 }
 

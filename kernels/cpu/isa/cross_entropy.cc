@@ -13,11 +13,11 @@ void row_max(const CrossEntropyArgs& a, int64_t begin, int64_t end) {
   using C = Compute<T>;
   for (int64_t r = begin; r < end; ++r) {
     const T* logits = row_of<T>(a.logits, r);
-    Vec<C> best = splat<C>(kLowest<C>);
+    Pair<C> best{splat<C>(kLowest<C>), splat<C>(kLowest<C>)};
     for_lanes<C>(a.valid, [&](int64_t i, auto n) {
-      best = max_of_lanes<C>(best, first_lanes<C>(load(logits + i, n), n, kLowest<C>));
+      collect_largest<C>(best, first_lanes<C>(load(logits + i, n), n, kLowest<C>));
     });
-    static_cast<C*>(a.row_max)[r] = largest_lane<C>(best);
+    static_cast<C*>(a.row_max)[r] = largest_lane(best);
   }
 }
 
@@ -27,10 +27,11 @@ void row_sum(const CrossEntropyArgs& a, int64_t begin, int64_t end) {
   for (int64_t r = begin; r < end; ++r) {
     const T* logits = row_of<T>(a.logits, r);
     const C max = static_cast<const C*>(a.row_max)[r];
-    Vec<C> sum{};
-    for_lanes<C>(a.valid,
-                 [&](int64_t i, auto n) { sum += first_lanes<C>(exp_of(load(logits + i, n) - max), n, C{0}); });
-    static_cast<C*>(a.sum_exp)[r] = sum_of_lanes<C>(sum);
+    Pair<C> sum;
+    for_lanes<C>(a.valid, [&](int64_t i, auto n) {
+      collect<C>(sum, first_lanes<C>(exp_of(load(logits + i, n) - max), n, C{0}));
+    });
+    static_cast<C*>(a.sum_exp)[r] = sum_of_lanes(sum);
     const int64_t t = a.target[r] - a.first;
     static_cast<C*>(a.target_logit)[r] = t >= 0 && t < a.valid ? to_compute(logits[t]) : C{0};
   }
@@ -50,7 +51,7 @@ void backward(const CrossEntropyArgs& a, int64_t begin, int64_t end) {
     for_lanes<C>(a.valid, [&](int64_t i, auto n) {
       store(exp_of(load(logits + i, n) - max) * inverse * factor, logits + i, n);
     });
-    if (here) from_compute((exp_of(splat<C>(target_logit - max))[0] * inverse - 1) * factor, logits + t);
+    if (here) from_compute((exp_of(splat(target_logit - max))[0] * inverse - 1) * factor, logits + t);
     for (int64_t i = a.valid; i < a.cols; ++i) from_compute(C{0}, logits + i);
   }
 }

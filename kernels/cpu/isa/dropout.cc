@@ -6,7 +6,7 @@
 namespace triax::kernels::TRIAX_ISA {
 namespace {
 
-constexpr int64_t kChunk = 128;  // elements per batch of random words; a multiple of 4 * kWide
+constexpr int64_t kChunk = 128;  // elements per batch of random words; a multiple of kWordsAtOnce
 
 /// Calls f(first column, columns, words) along row r; words is null when the site is inactive.
 template <class F>
@@ -27,7 +27,6 @@ TRIAX_INLINE void for_chunks(const DropoutArgs& d, int64_t r, int64_t cols, F&& 
 template <class T>
 void forward(const BiasDropoutArgs& a, int64_t begin, int64_t end) {
   using C = Compute<T>;
-  using V = Vec<C>;
   const T* bias = static_cast<const T*>(a.bias);
   const C scale = static_cast<C>(a.dropout.keep_scale);
   for (int64_t r = begin; r < end; ++r) {
@@ -36,10 +35,10 @@ void forward(const BiasDropoutArgs& a, int64_t begin, int64_t end) {
     const T* residual = a.residual.data == nullptr ? nullptr : row_of<T>(a.residual, r);
     for_chunks(a.dropout, r, a.cols, [&](int64_t j, int64_t size, const uint32_t* words) {
       for_lanes<C>(size, [&](int64_t i, auto n) {
-        V v = load(x + j + i, n);
-        if (bias != nullptr) v += load(bias + j + i, n);
-        if (words != nullptr) v *= keep_factor(words + i, a.dropout.threshold, scale);
-        if (residual != nullptr) v += load(residual + j + i, n);
+        auto v = load(x + j + i, n);
+        if (bias != nullptr) v = v + load(bias + j + i, n);
+        if (words != nullptr) v = v * keep_factor(words + i, a.dropout.threshold, scale, n);
+        if (residual != nullptr) v = v + load(residual + j + i, n);
         store(v, y + j + i, n);
       });
     });
@@ -49,7 +48,6 @@ void forward(const BiasDropoutArgs& a, int64_t begin, int64_t end) {
 template <class T>
 void backward(const BiasDropoutArgs& a, int64_t begin, int64_t end, void* partial) {
   using C = Compute<T>;
-  using V = Vec<C>;
   C* dbias = static_cast<C*>(partial);
   const C scale = static_cast<C>(a.dropout.keep_scale);
   if (dbias != nullptr) memset(dbias, 0, sizeof(C) * static_cast<size_t>(a.cols));
@@ -58,8 +56,8 @@ void backward(const BiasDropoutArgs& a, int64_t begin, int64_t end, void* partia
     T* dx = row_of<T>(a.y, r);
     for_chunks(a.dropout, r, a.cols, [&](int64_t j, int64_t size, const uint32_t* words) {
       for_lanes<C>(size, [&](int64_t i, auto n) {
-        V v = load(dy + j + i, n);
-        if (words != nullptr) v *= keep_factor(words + i, a.dropout.threshold, scale);
+        auto v = load(dy + j + i, n);
+        if (words != nullptr) v = v * keep_factor(words + i, a.dropout.threshold, scale, n);
         store(v, dx + j + i, n);
         if (dbias != nullptr) store(load(dbias + j + i, n) + v, dbias + j + i, n);
       });

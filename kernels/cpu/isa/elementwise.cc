@@ -41,28 +41,28 @@ void scale(void* x_data, double factor, int64_t size) {
   for_lanes<C>(size, [&](int64_t i, auto n) { store(load(x + i, n) * static_cast<C>(factor), x + i, n); });
 }
 
-TRIAX_INLINE Vec<double> squares(Vec<double> v, Vec<double> sum) { return mul_add(v, v, sum); }
-TRIAX_INLINE Vec<double> squares(Vec<float> v, Vec<double> sum) {
+/// Adds the squares of a vector, in double.
+TRIAX_INLINE void squares(Vec<double> v, Pair<double>& sum) { sum.a = mul_add(v, v, sum.a); }
+TRIAX_INLINE void squares(Vec<float> v, Pair<double>& sum) {
   typedef float Half __attribute__((vector_size(kVectorBytes / 2)));
   Half part[2];
   memcpy(part, &v, sizeof(v));
-  for (int i = 0; i < 2; ++i) {
-    const Vec<double> d = __builtin_convertvector(part[i], Vec<double>);
-    sum = mul_add(d, d, sum);
-  }
-  return sum;
+  const Vec<double> low = __builtin_convertvector(part[0], Vec<double>);
+  const Vec<double> high = __builtin_convertvector(part[1], Vec<double>);
+  sum.a = mul_add(low, low, sum.a);
+  sum.b = mul_add(high, high, sum.b);
 }
 
 template <class T>
 double sum_of_squares(const void* x_data, int64_t size) {
   const T* x = static_cast<const T*>(x_data);
-  Vec<double> sum[4] = {};  // four chains, so that the latency of the addition does not bound the speed
-  int64_t turn = 0;
+  Pair<double> sum[2];
   for_lanes<Compute<T>>(size, [&](int64_t i, auto n) {
-    sum[turn & 3] = squares(load(x + i, n), sum[turn & 3]);
-    ++turn;
+    const auto v = load(x + i, n);
+    squares(first_of(v), sum[0]);
+    if constexpr (IsPair<decltype(load(x + i, n))>::value) squares(second_of(v), sum[1]);
   });
-  return sum_of_lanes<double>((sum[0] + sum[1]) + (sum[2] + sum[3]));
+  return sum_of_lanes(sum[0] + sum[1]);
 }
 
 /// By the bits of the exponent, which no optimisation of floating-point comparisons can undo.

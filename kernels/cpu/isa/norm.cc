@@ -9,7 +9,6 @@ namespace {
 template <class T, bool kCentered>
 void forward_rows(const NormArgs& a, int64_t begin, int64_t end) {
   using C = Compute<T>;
-  using V = Vec<C>;
   const int64_t h = a.cols;
   const T* gamma = static_cast<const T*>(a.gamma);
   const T* beta = static_cast<const T*>(a.beta);
@@ -18,19 +17,19 @@ void forward_rows(const NormArgs& a, int64_t begin, int64_t end) {
     T* y = row_of<T>(a.y, r);
     C mean = 0;
     if (kCentered) {
-      V sum{};
-      for_lanes<C>(h, [&](int64_t i, auto n) { sum += load(x + i, n); });
-      mean = sum_of_lanes<C>(sum) / static_cast<C>(h);
+      Pair<C> sum;
+      for_lanes<C>(h, [&](int64_t i, auto n) { collect<C>(sum, load(x + i, n)); });
+      mean = sum_of_lanes(sum) / static_cast<C>(h);
     }
-    V squares{};
+    Pair<C> squares;
     for_lanes<C>(h, [&](int64_t i, auto n) {
-      const V d = first_lanes<C>(load(x + i, n) - mean, n, C{0});
-      squares = mul_add(d, d, squares);
+      const auto d = first_lanes<C>(load(x + i, n) - mean, n, C{0});
+      collect_product<C>(squares, d, d);
     });
-    const C rstd = 1 / sqrt_of(sum_of_lanes<C>(squares) / static_cast<C>(h) + static_cast<C>(a.eps));
+    const C rstd = 1 / sqrt_of(sum_of_lanes(squares) / static_cast<C>(h) + static_cast<C>(a.eps));
     for_lanes<C>(h, [&](int64_t i, auto n) {
-      const V xhat = (load(x + i, n) - mean) * rstd;
-      const V g = load(gamma + i, n);
+      const auto xhat = (load(x + i, n) - mean) * rstd;
+      const auto g = load(gamma + i, n);
       store(kCentered ? mul_add(xhat, g, load(beta + i, n)) : xhat * g, y + i, n);
     });
     if (kCentered) static_cast<C*>(a.mean)[r] = mean;
@@ -43,7 +42,6 @@ void forward_rows(const NormArgs& a, int64_t begin, int64_t end) {
 template <class T, bool kCentered>
 void backward_rows(const NormGradArgs& a, int64_t begin, int64_t end, void* partial) {
   using C = Compute<T>;
-  using V = Vec<C>;
   const int64_t h = a.cols;
   const T* gamma = static_cast<const T*>(a.gamma);
   C* dgamma = static_cast<C*>(partial);
@@ -55,27 +53,27 @@ void backward_rows(const NormGradArgs& a, int64_t begin, int64_t end, void* part
     T* dx = row_of<T>(a.dx, r);
     const C mean = kCentered ? static_cast<const C*>(a.mean)[r] : C{0};
     const C rstd = static_cast<const C*>(a.rstd)[r];
-    V sum_g{};
-    V sum_gx{};
+    Pair<C> sum_g;
+    Pair<C> sum_gx;
     for_lanes<C>(h, [&](int64_t i, auto n) {
-      const V d = load(dy + i, n);
-      const V xhat = (load(x + i, n) - mean) * rstd;
-      const V g = d * load(gamma + i, n);  // zero in missing lanes
-      if (kCentered) sum_g += g;
-      sum_gx = mul_add(g, xhat, sum_gx);
+      const auto d = load(dy + i, n);
+      const auto xhat = (load(x + i, n) - mean) * rstd;
+      const auto g = d * load(gamma + i, n);  // zero in missing lanes
+      if (kCentered) collect<C>(sum_g, g);
+      collect_product<C>(sum_gx, g, xhat);
       if (partial != nullptr) {
         store(mul_add(d, xhat, load(dgamma + i, n)), dgamma + i, n);
         if (kCentered) store(load(dbeta + i, n) + d, dbeta + i, n);
       }
     });
-    const C c1 = kCentered ? sum_of_lanes<C>(sum_g) / static_cast<C>(h) : C{0};
-    const C c2 = sum_of_lanes<C>(sum_gx) / static_cast<C>(h);
+    const C c1 = kCentered ? sum_of_lanes(sum_g) / static_cast<C>(h) : C{0};
+    const C c2 = sum_of_lanes(sum_gx) / static_cast<C>(h);
     for_lanes<C>(h, [&](int64_t i, auto n) {
-      const V xhat = (load(x + i, n) - mean) * rstd;
-      V g = load(dy + i, n) * load(gamma + i, n);
-      if (kCentered) g -= c1;
-      V result = mul_add(-xhat, splat<C>(c2), g) * rstd;
-      if (a.accumulate_dx) result += load(dx + i, n);
+      const auto xhat = (load(x + i, n) - mean) * rstd;
+      auto g = load(dy + i, n) * load(gamma + i, n);
+      if (kCentered) g = g - c1;
+      auto result = mul_add(-xhat, splat<C>(c2), g) * rstd;
+      if (a.accumulate_dx) result = result + load(dx + i, n);
       store(result, dx + i, n);
     });
   }

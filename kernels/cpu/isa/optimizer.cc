@@ -23,10 +23,10 @@ void adamw(const AdamWArgs& a, void* w_data, void* m_data, void* v_data, const v
   const C inv_root = static_cast<C>(a.inv_sqrt_correction2);
   const C eps = static_cast<C>(a.eps);
   for_lanes<C>(size, [&](int64_t i, auto n) {
-    const V grad = load(g + i, n) * scale;
-    const V first = mul_add(beta1, load(m + i, n), rest1 * grad);
-    const V second = mul_add(beta2, load(v + i, n), rest2 * grad * grad);
-    const V denominator = mul_add(sqrt_of(second), splat(inv_root), splat(eps));
+    const auto grad = load(g + i, n) * scale;
+    const auto first = mul_add(beta1, load(m + i, n), rest1 * grad);
+    const auto second = mul_add(beta2, load(v + i, n), rest2 * grad * grad);
+    const auto denominator = mul_add(sqrt_of(second), splat(inv_root), splat(eps));
     store(first, m + i, n);
     store(second, v + i, n);
     store(mul_add(step, first / denominator, load(w + i, n) * keep), w + i, n);
@@ -44,12 +44,12 @@ void sgd(const SgdArgs& a, void* w_data, void* momentum_data, const void* g_data
   const V step = splat(static_cast<C>(-a.learning_rate));
   const C scale = static_cast<C>(a.grad_scale);
   for_lanes<C>(size, [&](int64_t i, auto n) {
-    V grad = load(g + i, n) * scale;
+    auto grad = load(g + i, n) * scale;
     if (buf != nullptr) {
       grad = mul_add(momentum, load(buf + i, n), grad);
       store(grad, buf + i, n);
     }
-    const V old = load(w + i, n);
+    const auto old = load(w + i, n);
     store(mul_add(step, mul_add(decay, old, grad), old), w + i, n);
   });
 }

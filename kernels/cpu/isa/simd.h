@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -72,7 +73,24 @@ TRIAX_INLINE To bit_cast_to(const From& from) {
 
 template <class C>
 TRIAX_INLINE Vec<C> splat(C value) {
-  return Vec<C>{} + value;
+  return value - Vec<C>{};  // value + 0 would have to turn -0 into 0
+}
+
+/// The lanes of a and b taken in turn, from lane `kFirst` of both on: a0 b0 a1 b1 ...
+template <int kFirst, class V, int... kLane>
+TRIAX_INLINE V interleave(V a, V b, std::integer_sequence<int, kLane...>) {
+  constexpr int kN = sizeof...(kLane);
+  return __builtin_shufflevector(a, b, (kFirst + kLane / 2 + (kLane % 2) * kN)...);
+}
+template <class V>
+inline constexpr int kLanesOf = static_cast<int>(sizeof(V) / sizeof(V{}[0]));
+template <class V>
+TRIAX_INLINE V interleave_low(V a, V b) {
+  return interleave<0>(a, b, std::make_integer_sequence<int, kLanesOf<V>>{});
+}
+template <class V>
+TRIAX_INLINE V interleave_high(V a, V b) {
+  return interleave<kLanesOf<V> / 2>(a, b, std::make_integer_sequence<int, kLanesOf<V>>{});
 }
 
 // ---- Single values ------------------------------------------------------------------------------------------------
@@ -120,9 +138,14 @@ TRIAX_INLINE Vec<double> load(const double* p) {
   return v;
 }
 TRIAX_INLINE Vec<float> load(const Bf16* p) {
+#if defined(__AVX512F__)  // GCC 12 widens a vector of 16 words in two halves
+  const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
+#else
   Lanes<float>::Half h;
   memcpy(&h, p, sizeof(h));
   return bit_cast_to<Vec<float>>(__builtin_convertvector(h, Lanes<float>::U) << 16);
+#endif
 }
 TRIAX_INLINE Vec<float> load(const Fp16* p) {
 #if defined(__AVX512F__)
@@ -138,13 +161,22 @@ TRIAX_INLINE Vec<float> load(const Fp16* p) {
 TRIAX_INLINE void store(Vec<float> v, float* p) { memcpy(p, &v, sizeof(v)); }
 TRIAX_INLINE void store(Vec<double> v, double* p) { memcpy(p, &v, sizeof(v)); }
 TRIAX_INLINE void store(Vec<float> v, Bf16* p) {
+#if defined(__AVX512BF16__)  // subnormal values become zero, all others are rounded as below
+  const __m256bh h = _mm512_cvtneps_pbh(v);
+  memcpy(p, &h, sizeof(h));
+#else
   using U = Lanes<float>::U;
   const U u = bit_cast_to<U>(v);
   const U rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
   const U nan = (u >> 16) | 0x40u;
   const U bits = (v == v) ? rounded : nan;
+#if defined(__AVX512F__)
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(reinterpret_cast<__m512i>(bits)));
+#else
   const Lanes<float>::Half h = __builtin_convertvector(bits, Lanes<float>::Half);
   memcpy(p, &h, sizeof(h));
+#endif
+#endif
 }
 TRIAX_INLINE void store(Vec<float> v, Fp16* p) {
 #if defined(__AVX512F__)
@@ -154,48 +186,6 @@ TRIAX_INLINE void store(Vec<float> v, Fp16* p) {
 #else
   for (int i = 0; i < kLanes<float>; ++i) from_compute(v[i], p + i);
 #endif
-}
-
-// ---- Runs of any length: for_lanes<C>(n, f) calls f(i, count) with count a whole vector (Whole) or the rest ---------
-struct Whole {};
-
-template <class C, class F>
-TRIAX_INLINE void for_lanes(int64_t n, F&& f) {
-  int64_t i = 0;
-  for (; i + kLanes<C> <= n; i += kLanes<C>) f(i, Whole{});
-  if (i < n) f(i, static_cast<int>(n - i));
-}
-template <class T>
-TRIAX_INLINE Vec<Compute<T>> load(const T* p, Whole) {
-  return load(p);
-}
-template <class T>
-TRIAX_INLINE void store(Vec<Compute<T>> v, T* p, Whole) {
-  store(v, p);
-}
-/// The missing lanes are zero.
-template <class T>
-TRIAX_INLINE Vec<Compute<T>> load(const T* p, int count) {
-  T t[kLanes<Compute<T>>];
-  memset(t, 0, sizeof(t));
-  memcpy(t, p, static_cast<size_t>(count) * sizeof(T));
-  return load(t);
-}
-template <class T>
-TRIAX_INLINE void store(Vec<Compute<T>> v, T* p, int count) {
-  T t[kLanes<Compute<T>>];
-  store(v, t);
-  memcpy(p, t, static_cast<size_t>(count) * sizeof(T));
-}
-/// v with the lanes from `count` on replaced by `rest`.
-template <class C>
-TRIAX_INLINE Vec<C> first_lanes(Vec<C> v, Whole, C) {
-  return v;
-}
-template <class C>
-TRIAX_INLINE Vec<C> first_lanes(Vec<C> v, int count, C rest) {
-  for (int i = 0; i < kLanes<C>; ++i) v[i] = i < count ? v[i] : rest;
-  return v;
 }
 
 /// Row r of a view.
