@@ -45,6 +45,8 @@ io::OptionEntry eval_split_option(train::EvaluationSplit& split) {
 
 int run_on_ranks(comm::MpiSession& session, RankName& name, train::RunRequest& request,
                  const std::vector<io::OptionEntry>& extra, const std::vector<std::string>& args) {
+  // What concerns the run as a whole is said by rank 0 alone.
+  init_log(session.rank() == 0 ? "info" : "error", session.rank() == 0 ? "" : fmt::format("rank {}", session.rank()));
   request.parsed = io::parse_options(args, extra);
   train::DataFacts facts = train::prepare_options(request, session.size());
   train::TrainingRun run(session, request, std::move(facts));

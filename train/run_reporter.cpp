@@ -89,7 +89,7 @@ void RunReporter::evaluation(const io::EvaluationRecord& record) {
     events_->flush();
   }
   progress_.clear();
-  print(io::validation_lines(record));
+  print(io::validation_lines(record) + "\n");
 }
 
 void RunReporter::line(const std::string& text) {

@@ -238,6 +238,19 @@ TEST(Training, every_precision_learns) {
   }
 }
 
+TEST(Schedule, weight_gradients_may_come_later) {
+  TinyRun usual(session(), tiny_options(pipeline_layout()));
+  io::RunOptions options = tiny_options(pipeline_layout());
+  options.parallel.schedule = parallel::ScheduleKind::ZeroBubbleH1;
+  TinyRun split(session(), options);
+  for (int i = 0; i < 3; ++i) {
+    const train::StepResult expected = usual.step();
+    const train::StepResult actual = split.step();
+    EXPECT_NEAR(actual.totals.loss, expected.totals.loss, 1e-13);
+    EXPECT_NEAR(actual.grad_norm, expected.grad_norm, 1e-12);
+  }
+}
+
 TEST(Steady, steps_ask_the_memory_provider_for_nothing) {
   TinyRun run(session(), tiny_options(pipeline_layout()));
   for (int i = 0; i < 3; ++i) run.step();

@@ -1,0 +1,98 @@
+#!/usr/bin/env bash
+# triax train and sample as a user runs them: files of a run, saved weights read by h5dump, evaluation, text, stopping,
+# exit codes.
+triax=$1
+source_dir=$2
+mpiexec=${MPIEXEC:-mpiexec}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+export OMP_NUM_THREADS=1
+failed=0
+fail() { echo "FAILED: $*"; failed=1; }
+expect_code() { [ "$2" -eq "$1" ] || fail "$3: exit code $2, expected $1"; }
+
+head -c 120000 "$source_dir/data/demo/pride_and_prejudice.txt" >text.txt
+"$triax" data train-tokenizer --input text.txt --vocab-size 512 --output-prefix tok >/dev/null || fail "train-tokenizer"
+"$triax" data build --input text.txt --document-separator '\n\n' --tokenizer-type GPT2BPETokenizer --vocab-file tok-vocab.json \
+  --merge-file tok-merges.txt --append-eod --output-prefix novel >/dev/null || fail "data build"
+
+model="--num-layers 2 --hidden-size 32 --num-attention-heads 2 --seq-length 64 --max-position-embeddings 64 --swiglu
+  --normalization RMSNorm --position-embedding-type rope --disable-bias-linear --untie-embeddings-and-output-weights
+  --micro-batch-size 2 --global-batch-size 8 --lr 3e-3 --lr-decay-style constant --data-path novel_text_document
+  --split 80,20,0 --eval-iters 2 --eval-interval 100 --peak-tflops 1"
+train() { # ranks, then options; output in out and err
+  local ranks=$1
+  shift
+  # shellcheck disable=SC2086
+  "$mpiexec" -n "$ranks" "$triax" train $model "$@" >out 2>err
+}
+
+# A run: its lines, its files, and weights that another layout evaluates to the same loss.
+train 4 --fp64 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --train-iters 12 --log-interval 4 \
+  --run-dir run --save weights --check replicas
+expect_code 0 $? "train on 4 ranks"
+[ "$(grep -c '^ \[.* iteration ' out)" -eq 4 ] || fail "log lines at 1, 4, 8, 12: $(cat out)"
+[ "$(grep -c '"lm_loss":' run/metrics.jsonl)" -eq 13 ] || fail "12 iterations and 1 evaluation in metrics.jsonl"
+for file in run.json resolved.cfg summary.json; do [ -s "run/$file" ] || fail "run/$file is missing"; done
+ls run/tensorboard/events.out.tfevents.* >/dev/null 2>&1 || fail "no TensorBoard file"
+grep -q 'bits per byte' out || fail "no bits per byte"
+grep -q 'tp  *all_reduce' out || fail "no table of communication"
+validation=$(grep 'validation loss' out)
+
+train 1 --fp64 --skip-train --load weights --run-dir evaluated
+expect_code 0 $? "skip-train on 1 rank"
+[ "$(grep 'validation loss' out)" = "$validation" ] || fail "evaluation from one rank: $(cat out) is not $validation"
+
+# The file, read by another tool.
+h5dump -H weights/weights.h5 >header.txt || fail "h5dump cannot read the header"
+grep -q 'DATASET "model.layers.1.mlp.down_proj.weight"' header.txt || fail "tensor name in the file"
+grep -A2 'DATASET "lm_head.weight"' header.txt | grep -q '( 512, 32 )' || fail "true vocabulary in the file"
+h5dump -a /model.num_layers weights/weights.h5 | grep -q '(0): 2' || fail "model configuration in the file"
+h5dump -d model.norm.weight weights/weights.h5 | grep -q '(0): [01]\.' || fail "values in the file"
+
+# Text: the same from any layout with the same seed, another with another seed.
+say() { "$mpiexec" -n "$1" "$triax" sample --load weights --prompt 'It is a truth' --max-new-tokens 20 "${@:2}" 2>>err; }
+one=$(say 1 --seed 7) || fail "sample"
+[ "$one" = "$(say 1 --seed 7)" ] || fail "sample is not repeatable"
+[ "$one" = "$(say 2 --seed 7 --pipeline-model-parallel-size 2)" ] || fail "sample differs on pp 2"
+[ "$one" = "$(say 2 --seed 7 --tensor-model-parallel-size 2)" ] || fail "sample differs on tp 2"
+[ "$one" != "$(say 1 --seed 8)" ] || fail "the seed has no effect"
+case $one in 'It is a truth'*) ;; *) fail "the prompt does not lead: $one" ;; esac
+"$triax" data train-tokenizer --input text.txt --vocab-size 400 --output-prefix other >/dev/null 2>&1
+say 1 --vocab-file other-vocab.json --merge-file other-merges.txt >/dev/null
+expect_code 2 $? "sample with another tokenizer"
+
+# bf16 weights are 2-byte floats of the file.
+train 2 --bf16 --train-iters 2 --save bf16 --run-dir bf16-run
+expect_code 0 $? "train in bf16"
+h5dump -H -d model.norm.weight bf16/weights.h5 | grep -q '16-bit' || fail "bf16 is not stored as 2 bytes"
+h5dump -d model.norm.weight bf16/weights.h5 | grep -q '(0): [01]' || fail "bf16 values are not readable"
+
+# Stopping.
+train 2 --train-iters 50 --exit-interval 3 --save stopped --run-dir exit-interval
+expect_code 0 $? "--exit-interval"
+h5dump -a /iteration stopped/weights.h5 | grep -q '(0): 3' || fail "--exit-interval did not save iteration 3"
+train 2 --train-iters 100000 --exit-duration-in-mins 0.02 --save stopped2 --run-dir exit-duration
+expect_code 75 $? "--exit-duration-in-mins"
+# shellcheck disable=SC2086
+"$mpiexec" -n 2 "$triax" train $model --train-iters 1000000 --save stopped3 --run-dir signal >out 2>err &
+job=$!
+for _ in $(seq 200); do [ "$(cat signal/metrics.jsonl 2>/dev/null | wc -l)" -ge 2 ] && break; sleep 0.1; done
+rank=$(pgrep -P "$(pgrep -P $job | head -1)" | tail -1) # one rank only
+kill -USR1 "$rank"
+wait $job
+expect_code 75 $? "SIGUSR1 to one rank"
+[ -s stopped3/weights.h5 ] || fail "a signal did not save"
+
+# Refusals and caught faults.
+train 2 --train-iters 5 --load stopped --save stopped --run-dir again
+expect_code 2 $? "--load equal to --save"
+grep -q 'weights only' err || fail "resuming is not explained"
+[ "$(grep -c 'weights only' err)" -eq 1 ] || fail "a fault is printed once per rank"
+train 2 --train-iters 5 --load nowhere --run-dir again
+expect_code 2 $? "--load of nothing"
+train 2 --train-iters 5 --check replicas --inject skip-sync:dp --run-dir sabotage
+expect_code 5 $? "skipped sum over dp"
+grep -q 'check replicas' err || fail "the replica check did not speak"
+exit $failed
