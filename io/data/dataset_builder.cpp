@@ -108,6 +108,7 @@ class Builder {
     if (!per_split(request_)) range = split_sequences(request_.split, data->sequences())[static_cast<size_t>(split)];
     bool empty = true;
     for (int64_t i = range.begin; i < range.end && empty; ++i) empty = data->length(i) == 0;
+    if (empty && !has_weight(split)) return nullptr;  // as asked
     if (empty) {
       spdlog::warn("{}: no tokens for the {} split (--split {}, {} sequences)", prefix, name_of(split), request_.split,
                    data->sequences());
@@ -115,6 +116,13 @@ class Builder {
     }
     const GptSplit gpt{split, range, samples, request_.seq_length, request_.seed, request_.vocab_size};
     return std::make_unique<GptDataset>(std::move(data), gpt, cache_);
+  }
+
+  // --split gives this part more than 0: of enough sequences some would be in it.
+  bool has_weight(Split split) const {
+    if (per_split(request_)) return true;
+    const SequenceRange range = split_sequences(request_.split, int64_t{1} << 40)[static_cast<size_t>(split)];
+    return range.end > range.begin;
   }
 
   std::unique_ptr<TokenDataset> mix(const Blend& blend, Split split, int64_t samples) {
