@@ -37,7 +37,9 @@ configure:
 build: configure
 	@$(run) cmake --build --preset $(PRESET) --parallel $(JOBS) $(if $(TARGET),--target $(TARGET))
 
-demo: setup build
+# The demo needs the program alone, not the tests.
+demo: setup configure
+	@$(run) cmake --build --preset $(PRESET) --parallel $(JOBS) --target triax
 	@scripts/demo.sh $(build)/bin/triax
 
 check: setup build
