@@ -21,10 +21,11 @@ std::vector<std::string> split(const std::string& text, char separator) {
 }
 
 [[noreturn]] void refuse(const std::string& rule) {
-  throw ConfigError(fmt::format(
-      "injected delay '{}': expected GROUP:fixed:TIME or GROUP:uniform:LEAST:MOST[:seed=N] with times such as 0, 500us, "
-      "20ms or 1s; for example dp:fixed:20ms or all:uniform:0:2ms:seed=7",
-      rule));
+  throw ConfigError(
+      fmt::format("injected delay '{}': expected GROUP:fixed:TIME or GROUP:uniform:LEAST:MOST[:seed=N] with times such "
+                  "as 0, 500us, "
+                  "20ms or 1s; for example dp:fixed:20ms or all:uniform:0:2ms:seed=7",
+                  rule));
 }
 
 template <class T>

@@ -12,9 +12,9 @@ namespace triax::comm {
 
 /// One rule of a delay specification.
 struct DelayRule {
-  std::string group;   ///< name of the communicator, or "all"
+  std::string group;  ///< name of the communicator, or "all"
   double least_s = 0;
-  double most_s = 0;   ///< equal to least_s for a fixed delay
+  double most_s = 0;  ///< equal to least_s for a fixed delay
   uint64_t seed = 0;
   bool operator==(const DelayRule&) const = default;
 };

@@ -65,6 +65,7 @@ class MpiGroups final : public GroupFactory {
       TRIAX_MPI(MPI_Comm_split(MPI_COMM_WORLD, color, group.rank, comm.out()));
     }
     if (alone) return nullptr;
+    if (!shared) progress_.start_thread();
     if (!shared) return std::make_unique<MpiCommunicator>(std::move(comm), group, heap_);
     HostMembers members;
     for (const int rank : group.world_ranks) {
@@ -137,8 +138,10 @@ class MpiGroups final : public GroupFactory {
       if (!on_this_host(r) || mapped[r] != 0) continue;
       host_memory_.reset();
       if (session_->local_rank() != 0) continue;
-      spdlog::warn("world rank {} on {} cannot map the memory of its peers (memfd through /proc/<pid>/fd): groups "
-                   "inside this host use MPI messages, which is slower", r, session_->host());
+      spdlog::warn(
+          "world rank {} on {} cannot map the memory of its peers (memfd through /proc/<pid>/fd): groups "
+          "inside this host use MPI messages, which is slower",
+          r, session_->host());
     }
   }
 
@@ -151,8 +154,8 @@ class MpiGroups final : public GroupFactory {
 
   /// Index of a rank of this host among them, which HostMemory counts in world order.
   int local_rank_of(int rank) const {
-    return static_cast<int>(std::count(real_nodes_.begin(), real_nodes_.begin() + rank,
-                                       real_nodes_[static_cast<size_t>(world_rank_)]));
+    return static_cast<int>(
+        std::count(real_nodes_.begin(), real_nodes_.begin() + rank, real_nodes_[static_cast<size_t>(world_rank_)]));
   }
 
   const MpiSession* session_;

@@ -13,10 +13,14 @@ std::array<Axis, 4> order_of(RankOrder order) {
 
 int& along(GridCoord& coord, Axis axis) {
   switch (axis) {
-    case Axis::Tensor: return coord.tensor;
-    case Axis::Context: return coord.context;
-    case Axis::Data: return coord.data;
-    case Axis::Pipeline: break;
+    case Axis::Tensor:
+      return coord.tensor;
+    case Axis::Context:
+      return coord.context;
+    case Axis::Data:
+      return coord.data;
+    case Axis::Pipeline:
+      break;
   }
   return coord.pipeline;
 }
@@ -30,10 +34,14 @@ const char* name_of(Axis axis) {
 
 int GridShape::size_of(Axis axis) const {
   switch (axis) {
-    case Axis::Tensor: return tensor;
-    case Axis::Context: return context;
-    case Axis::Data: return data;
-    case Axis::Pipeline: break;
+    case Axis::Tensor:
+      return tensor;
+    case Axis::Context:
+      return context;
+    case Axis::Data:
+      return data;
+    case Axis::Pipeline:
+      break;
   }
   return pipeline;
 }

@@ -115,8 +115,8 @@ void HostCommunicator::reduce_staged(Tensor t, ReduceOp op, int root) {
     host_.barrier();
     const Slice own = slice_of(count, rank(), size());
     const int64_t shift = own.begin * width(t.dtype());
-    reduce_from([&](int r) { return host_.stage(r, parity) + shift; }, t.dtype(), op,
-                host_.stage(rank(), sums) + shift, own.size());
+    reduce_from([&](int r) { return host_.stage(r, parity) + shift; }, t.dtype(), op, host_.stage(rank(), sums) + shift,
+                own.size());
     host_.barrier();
     if (root != kEveryRank && root != rank()) continue;
     for (int r = 0; r < size(); ++r) {
@@ -204,8 +204,7 @@ void HostCommunicator::scatter_pieces(Tensor in, Tensor out, const Pieces& piece
   }
   host_.meet(mine);
   if (is_inline) {
-    reduce_from([&](int r) { return host_.inline_data(r) + shift; }, in.dtype(), op, bytes_of(out),
-                out.numel());
+    reduce_from([&](int r) { return host_.inline_data(r) + shift; }, in.dtype(), op, bytes_of(out), out.numel());
   } else if (all_in_windows()) {
     reduce_from([&](int r) { return host_.at(r, host_.announcement(r).in_offset) + shift; }, in.dtype(), op,
                 bytes_of(out), out.numel());

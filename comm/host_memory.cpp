@@ -65,7 +65,8 @@ bool HostMemory::map_peers(const std::vector<File>& files) {
   for (size_t r = 0; r < files.size(); ++r) {
     if (files[r].descriptor < 0) return false;
     if (static_cast<int>(r) == local_rank_) continue;
-    const int file = open(fmt::format("/proc/{}/fd/{}", files[r].process, files[r].descriptor).c_str(), O_RDWR | O_CLOEXEC);
+    const int file =
+        open(fmt::format("/proc/{}/fd/{}", files[r].process, files[r].descriptor).c_str(), O_RDWR | O_CLOEXEC);
     if (file < 0) return false;
     windows_[r] = map_window(file, size_bytes_);
     close(file);

@@ -41,9 +41,7 @@ class HostMemory final : public MemoryProvider {
   /// Where [data, data + size) lies in this rank's window, or -1 when it does not lie there.
   int64_t offset_of(const void* data, int64_t size_bytes) const;
   /// What local rank `local_rank` has at `offset`, as seen from here.
-  std::byte* at(int local_rank, int64_t offset) const {
-    return windows_[static_cast<size_t>(local_rank)] + offset;
-  }
+  std::byte* at(int local_rank, int64_t offset) const { return windows_[static_cast<size_t>(local_rank)] + offset; }
   int local_rank() const { return local_rank_; }
 
  private:

@@ -70,9 +70,9 @@ class HostMessages {
   HostMemory* memory_;
   std::vector<int> local_ranks_;
   EventWait wait_;
-  std::vector<Inbox*> inboxes_;          ///< of each member
-  std::vector<uint64_t> first_untaken_;  ///< of the ring from each member
-  std::vector<uint64_t> first_in_use_;   ///< of the ring to each member
+  std::vector<Inbox*> inboxes_;                             ///< of each member
+  std::vector<uint64_t> first_untaken_;                     ///< of the ring from each member
+  std::vector<uint64_t> first_in_use_;                      ///< of the ring to each member
   std::map<std::pair<int, int>, int64_t> sent_, received_;  ///< messages by (peer, tag)
   Arena copies_arena_;
   std::vector<Copy> copies_;

@@ -4,15 +4,24 @@ namespace triax::comm {
 
 const char* name_of(Operation op) {
   switch (op) {
-    case Operation::AllReduce: return "all_reduce";
-    case Operation::Reduce: return "reduce";
-    case Operation::AllGather: return "all_gather";
-    case Operation::ReduceScatter: return "reduce_scatter";
-    case Operation::Broadcast: return "broadcast";
-    case Operation::AllToAll: return "all_to_all";
-    case Operation::Send: return "send";
-    case Operation::Recv: return "recv";
-    case Operation::Barrier: return "barrier";
+    case Operation::AllReduce:
+      return "all_reduce";
+    case Operation::Reduce:
+      return "reduce";
+    case Operation::AllGather:
+      return "all_gather";
+    case Operation::ReduceScatter:
+      return "reduce_scatter";
+    case Operation::Broadcast:
+      return "broadcast";
+    case Operation::AllToAll:
+      return "all_to_all";
+    case Operation::Send:
+      return "send";
+    case Operation::Recv:
+      return "recv";
+    case Operation::Barrier:
+      return "barrier";
   }
   return "?";
 }
@@ -22,15 +31,19 @@ double sent_bytes(Operation op, int64_t payload_bytes, int group_size) {
   const double n = group_size;
   if (group_size == 1) return 0;
   switch (op) {
-    case Operation::AllReduce: return 2 * (n - 1) / n * payload;
+    case Operation::AllReduce:
+      return 2 * (n - 1) / n * payload;
     case Operation::AllGather:
     case Operation::ReduceScatter:
-    case Operation::AllToAll: return (n - 1) / n * payload;
+    case Operation::AllToAll:
+      return (n - 1) / n * payload;
     case Operation::Reduce:
     case Operation::Broadcast:
-    case Operation::Send: return payload;
+    case Operation::Send:
+      return payload;
     case Operation::Recv:
-    case Operation::Barrier: return 0;
+    case Operation::Barrier:
+      return 0;
   }
   return 0;
 }

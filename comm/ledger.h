@@ -9,16 +9,25 @@
 namespace triax::comm {
 
 enum class Operation : uint8_t {
-  AllReduce, Reduce, AllGather, ReduceScatter, Broadcast, AllToAll, Send, Recv, Barrier
+  AllReduce,
+  Reduce,
+  AllGather,
+  ReduceScatter,
+  Broadcast,
+  AllToAll,
+  Send,
+  Recv,
+  Barrier
 };
 const char* name_of(Operation op);
 
 struct LedgerEntry {
   int64_t calls = 0;
-  int64_t payload_bytes = 0;  ///< nccl-tests' size: all_reduce the buffer, all_gather the output, reduce_scatter the input
-  double sent_bytes = 0;      ///< payload times the busbw factor: what one rank puts on the wire
-  double busy_s = 0;          ///< from start to completion
-  double exposed_s = 0;       ///< time the caller stood in wait()
+  int64_t payload_bytes =
+      0;                  ///< nccl-tests' size: all_reduce the buffer, all_gather the output, reduce_scatter the input
+  double sent_bytes = 0;  ///< payload times the busbw factor: what one rank puts on the wire
+  double busy_s = 0;      ///< from start to completion
+  double exposed_s = 0;   ///< time the caller stood in wait()
 };
 
 /// bytes one rank sends for a payload in a group of n: all_reduce 2(n-1)/n, all_gather, reduce_scatter, all_to_all

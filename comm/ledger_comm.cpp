@@ -8,7 +8,11 @@ namespace triax::comm {
 class LedgerCommunicator::Entry final : public Work::State {
  public:
   Entry(LedgerCommunicator& owner, Operation op, int64_t payload_bytes, double start_s, double call_s, Work work)
-      : owner_(&owner), op_(op), payload_bytes_(payload_bytes), start_s_(start_s), exposed_s_(call_s),
+      : owner_(&owner),
+        op_(op),
+        payload_bytes_(payload_bytes),
+        start_s_(start_s),
+        exposed_s_(call_s),
         work_(std::move(work)) {}
   void wait() override {
     const Stopwatch watch;

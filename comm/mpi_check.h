@@ -11,10 +11,10 @@ namespace triax::comm {
 }  // namespace triax::comm
 
 /// Every MPI call goes through this. The communicators have MPI_ERRORS_RETURN, else the code would never be seen.
-#define TRIAX_MPI(call)                                                                              \
-  do {                                                                                               \
-    const int triax_mpi_code = (call);                                                               \
-    if (triax_mpi_code != MPI_SUCCESS) {                                                             \
-      ::triax::comm::throw_mpi_error(#call, triax_mpi_code, __FILE__, __LINE__);                     \
-    }                                                                                                \
+#define TRIAX_MPI(call)                                                          \
+  do {                                                                           \
+    const int triax_mpi_code = (call);                                           \
+    if (triax_mpi_code != MPI_SUCCESS) {                                         \
+      ::triax::comm::throw_mpi_error(#call, triax_mpi_code, __FILE__, __LINE__); \
+    }                                                                            \
   } while (false)

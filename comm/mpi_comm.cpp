@@ -10,9 +10,9 @@ namespace triax::comm {
 namespace {
 
 constexpr int kEveryRank = -1;
-constexpr int64_t kSmallBytes = 4096;                  // up to here everybody sends all to all
-constexpr int kSmallRanks = 16;                        // ... in groups of at most this size
-constexpr int64_t kScratchBytes = int64_t{16} << 20;   // of the inputs of one reduction step
+constexpr int64_t kSmallBytes = 4096;                 // up to here everybody sends all to all
+constexpr int kSmallRanks = 16;                       // ... in groups of at most this size
+constexpr int64_t kScratchBytes = int64_t{16} << 20;  // of the inputs of one reduction step
 
 std::byte* bytes_of(const Tensor& t) { return static_cast<std::byte*>(t.data()); }
 int64_t width(DType dtype) { return static_cast<int64_t>(size_of(dtype)); }
@@ -31,9 +31,7 @@ MpiComm duplicate(MPI_Comm comm) {
 }  // namespace
 
 MpiCommunicator::MpiCommunicator(MpiComm comm, GroupInfo group, MemoryProvider& memory)
-    : MpiGroup(std::move(comm), std::move(group)),
-      collectives_(duplicate(messages_.get())),
-      arena_(memory) {}
+    : MpiGroup(std::move(comm), std::move(group)), collectives_(duplicate(messages_.get())), arena_(memory) {}
 
 // ---- Messages -------------------------------------------------------------------------------------------------------
 
@@ -238,8 +236,7 @@ Work MpiCommunicator::all_to_all(Tensor in, Tensor out) {
          "all_to_all: in and out alike, contiguous, cut into equal pieces");
   start_operation(Operation::AllToAll);
   const int64_t piece = in.bytes() / size();
-  const bool overlapping =
-      bytes_of(in) < bytes_of(out) + out.bytes() && bytes_of(out) < bytes_of(in) + in.bytes();
+  const bool overlapping = bytes_of(in) < bytes_of(out) + out.bytes() && bytes_of(out) < bytes_of(in) + in.bytes();
   const std::byte* from = bytes_of(in);
   if (overlapping) {
     std::byte* copy = scratch(in.bytes());

@@ -7,9 +7,9 @@
 
 namespace triax::comm {
 
-/// all_reduce is a direct reduce-scatter (every rank gets its slice from all others: (n-1)/n of the bytes) followed by a
-/// direct all-gather (as much again): what a ring sends, with fewer steps and sums in rank order. Calls complete before
-/// they return; put a QueuedCommunicator around it to overlap.
+/// all_reduce is a direct reduce-scatter (every rank gets its slice from all others: (n-1)/n of the bytes) followed by
+/// a direct all-gather (as much again): what a ring sends, with fewer steps and sums in rank order. Calls complete
+/// before they return; put a QueuedCommunicator around it to overlap.
 class MpiCommunicator final : public MpiGroup {
  public:
   /// Collective over `comm`.

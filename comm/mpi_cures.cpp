@@ -10,8 +10,8 @@ bool defined_here(const char* symbol) {
   void* found = dlsym(RTLD_DEFAULT, symbol);
   Dl_info theirs{};
   Dl_info ours{};
-  return found != nullptr && dladdr(found, &theirs) != 0 &&
-         dladdr(reinterpret_cast<void*>(&mpi_cures), &ours) != 0 && theirs.dli_fbase == ours.dli_fbase;
+  return found != nullptr && dladdr(found, &theirs) != 0 && dladdr(reinterpret_cast<void*>(&mpi_cures), &ours) != 0 &&
+         theirs.dli_fbase == ours.dli_fbase;
 }
 
 }  // namespace

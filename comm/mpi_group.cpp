@@ -96,20 +96,21 @@ class Message final : public Work::State {
 
 }  // namespace
 
-MpiGroup::MpiGroup(MpiComm comm, GroupInfo group)
-    : group_(std::move(group)), messages_(std::move(comm)) {
+MpiGroup::MpiGroup(MpiComm comm, GroupInfo group) : group_(std::move(group)), messages_(std::move(comm)) {
   TRIAX_MPI(MPI_Comm_set_errhandler(messages_.get(), MPI_ERRORS_RETURN));
 }
 
 Work MpiGroup::send(Tensor t, int peer, int tag) {
-  ensure(t.contiguous() && peer >= 0 && peer < size() && tag >= 0, "send: contiguous tensor, peer of the group, tag >= 0");
+  ensure(t.contiguous() && peer >= 0 && peer < size() && tag >= 0,
+         "send: contiguous tensor, peer of the group, tag >= 0");
   auto message = std::make_unique<Message>(group_, Operation::Send, peer, ++messages_started_);
   message->start(t, tag, messages_.get());
   return Work(std::move(message));
 }
 
 Work MpiGroup::recv(Tensor t, int peer, int tag) {
-  ensure(t.contiguous() && peer >= 0 && peer < size() && tag >= 0, "recv: contiguous tensor, peer of the group, tag >= 0");
+  ensure(t.contiguous() && peer >= 0 && peer < size() && tag >= 0,
+         "recv: contiguous tensor, peer of the group, tag >= 0");
   auto message = std::make_unique<Message>(group_, Operation::Recv, peer, ++messages_started_);
   message->start(t, tag, messages_.get());
   return Work(std::move(message));

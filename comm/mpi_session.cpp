@@ -6,8 +6,11 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <thread>
 
 #include "base/error.h"
 #include "comm/mpi_check.h"
@@ -45,8 +48,9 @@ MpiSession::MpiSession(int* argc, char*** argv) {
   try {
     refuse_separate_worlds(size_);
     if (provided < MPI_THREAD_MULTIPLE) {
-      throw ConfigError("this MPI library gives no MPI_THREAD_MULTIPLE, which the communication thread needs; "
-                        "use one built with thread support");
+      throw ConfigError(
+          "this MPI library gives no MPI_THREAD_MULTIPLE, which the communication thread needs; "
+          "use one built with thread support");
     }
   } catch (const ConfigError&) {
     MPI_Finalize();
@@ -65,13 +69,16 @@ MpiSession::~MpiSession() {
   // With an exception under way others may wait for this rank in a collective: finalising would wait for them.
   if (std::uncaught_exceptions() > 0) {
     spdlog::error("world rank {} leaves by an exception: the job is aborted", rank_);
-    MPI_Abort(MPI_COMM_WORLD, static_cast<int>(ExitCode::RunTime));
+    abort(static_cast<int>(ExitCode::RunTime));
   }
   if (MPI_Finalize() != MPI_SUCCESS) spdlog::error("MPI_Finalize failed");
 }
 
 void MpiSession::abort(int exit_code) {
   spdlog::default_logger()->flush();
+  std::fflush(nullptr);
+  // Hydra kills the job at once and drops what it has not yet read of the ranks' last words (about one time in thirty).
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
   MPI_Abort(MPI_COMM_WORLD, exit_code);
   std::_Exit(exit_code);
 }

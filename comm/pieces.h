@@ -22,9 +22,7 @@ class Pieces {
     return sum;
   }
   int64_t total() const { return begin(ranks_); }
-  int64_t largest() const {
-    return counts_.empty() ? each_ : *std::max_element(counts_.begin(), counts_.end());
-  }
+  int64_t largest() const { return counts_.empty() ? each_ : *std::max_element(counts_.begin(), counts_.end()); }
 
  private:
   Pieces(int64_t each, int ranks, std::span<const int64_t> counts) : each_(each), ranks_(ranks), counts_(counts) {}

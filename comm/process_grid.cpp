@@ -17,9 +17,9 @@ std::vector<int> all_ranks(const GridShape& shape) {
 
 void check_world(const GridShape& shape, int world) {
   if (shape.tensor < 1 || shape.context < 1 || shape.data < 1 || shape.pipeline < 1 || shape.world() != world) {
-    throw ConfigError(fmt::format(
-        "process grid: tp {} x cp {} x dp {} x pp {} is {} ranks, but the job has {}; start {} ranks", shape.tensor,
-        shape.context, shape.data, shape.pipeline, shape.world(), world, shape.world()));
+    throw ConfigError(
+        fmt::format("process grid: tp {} x cp {} x dp {} x pp {} is {} ranks, but the job has {}; start {} ranks",
+                    shape.tensor, shape.context, shape.data, shape.pipeline, shape.world(), world, shape.world()));
   }
 }
 
@@ -37,8 +37,8 @@ struct ProcessGrid::Impl {
     }
     model_parallel = factory->make("model_parallel", model_parallel_group_of(shape, rank), RunsOn::Caller);
     embedding = factory->make("embedding", embedding_group_of(shape, rank), RunsOn::Caller);
-    kv_replicas = factory->make("kv_replicas", kv_replica_group_of(shape, rank, options.kv_replication),
-                                RunsOn::Caller);
+    kv_replicas =
+        factory->make("kv_replicas", kv_replica_group_of(shape, rank, options.kv_replication), RunsOn::Caller);
   }
   std::unique_ptr<GroupFactory> factory;
   std::unique_ptr<Communicator> world;

@@ -48,11 +48,11 @@ std::vector<int> kv_replica_group_of(const GridShape& shape, int world_rank, int
 
 struct GridOptions {
   GridShape shape;
-  int kv_replication = 1;        ///< consecutive tp ranks that hold the same KV heads (tp / KV heads when tp is larger)
-  double timeout_s = 600;        ///< deadline of every wait
-  bool shared_memory = true;     ///< use shared windows inside a host
-  int fake_nodes = 0;            ///< 0: real nodes; n: pretend that the host is n nodes (tests)
-  std::string delay_spec;        ///< injected delays, empty for none (comm/delay.h)
+  int kv_replication = 1;     ///< consecutive tp ranks that hold the same KV heads (tp / KV heads when tp is larger)
+  double timeout_s = 600;     ///< deadline of every wait
+  bool shared_memory = true;  ///< use shared windows inside a host
+  int fake_nodes = 0;         ///< 0: real nodes; n: pretend that the host is n nodes (tests)
+  std::string delay_spec;     ///< injected delays, empty for none (comm/delay.h)
 };
 
 /// One rank of a job that does not run: its groups move nothing (comm/phantom.h).
@@ -86,8 +86,9 @@ class ProcessGrid {
   /// tp ranks that hold the same KV heads; size 1 without replication.
   Communicator& kv_replicas();
   Communicator& world();
-  /// Memory that all ranks of the host can reach: collectives on tensors of arenas over it need no copies inside a host.
-  /// The heap when there are no peers on this host or shared memory is off. Thread-safe; lives as long as the grid.
+  /// Memory that all ranks of the host can reach: collectives on tensors of arenas over it need no copies inside a
+  /// host. The heap when there are no peers on this host or shared memory is off. Thread-safe; lives as long as the
+  /// grid.
   MemoryProvider& memory();
   /// Node of each world rank.
   const std::vector<int>& nodes() const { return nodes_; }

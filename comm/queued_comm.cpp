@@ -34,18 +34,25 @@ class QueuedCommunicator::Command final : public CommThread::Task {
  private:
   Work call(Communicator& inner) {
     switch (op) {
-      case Operation::AllReduce: return inner.all_reduce(in, reduce_op);
-      case Operation::Reduce: return inner.reduce(in, reduce_op, root);
+      case Operation::AllReduce:
+        return inner.all_reduce(in, reduce_op);
+      case Operation::Reduce:
+        return inner.reduce(in, reduce_op, root);
       case Operation::AllGather:
         return counts.empty() ? inner.all_gather(in, out) : inner.all_gather_v(in, out, counts);
       case Operation::ReduceScatter:
         return counts.empty() ? inner.reduce_scatter(in, out, reduce_op)
                               : inner.reduce_scatter_v(in, out, counts, reduce_op);
-      case Operation::Broadcast: return inner.broadcast(in, root);
-      case Operation::AllToAll: return inner.all_to_all(in, out);
-      case Operation::Barrier: inner.barrier(); return Work();
+      case Operation::Broadcast:
+        return inner.broadcast(in, root);
+      case Operation::AllToAll:
+        return inner.all_to_all(in, out);
+      case Operation::Barrier:
+        inner.barrier();
+        return Work();
       case Operation::Send:
-      case Operation::Recv: break;
+      case Operation::Recv:
+        break;
     }
     ensure(false, "QueuedCommunicator: send and recv are not queued");
     return Work();

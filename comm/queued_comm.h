@@ -14,7 +14,8 @@
 namespace triax::comm {
 
 /// Calls return at once; Work::wait joins, and its time goes into the ledger as exposed. Operations run in the order of
-/// the calls; after a failure all later ones fail likewise. send and recv go to the inner communicator at once: they do not block.
+/// the calls; after a failure all later ones fail likewise. send and recv go to the inner communicator at once: they do
+/// not block.
 class QueuedCommunicator final : public Communicator {
  public:
   QueuedCommunicator(std::unique_ptr<Communicator> inner, CommThread& thread, Ledger& ledger);

@@ -66,9 +66,12 @@ template <class T>
 [[gnu::always_inline]] inline void reduce_op(ReduceOp op, std::span<const std::byte* const> sources,
                                              std::span<std::byte* const> destinations, int64_t count) {
   switch (op) {
-    case ReduceOp::Sum: return reduce_typed<T, ReduceOp::Sum>(sources, destinations, count);
-    case ReduceOp::Max: return reduce_typed<T, ReduceOp::Max>(sources, destinations, count);
-    case ReduceOp::Min: return reduce_typed<T, ReduceOp::Min>(sources, destinations, count);
+    case ReduceOp::Sum:
+      return reduce_typed<T, ReduceOp::Sum>(sources, destinations, count);
+    case ReduceOp::Max:
+      return reduce_typed<T, ReduceOp::Max>(sources, destinations, count);
+    case ReduceOp::Min:
+      return reduce_typed<T, ReduceOp::Min>(sources, destinations, count);
   }
 }
 
@@ -76,13 +79,20 @@ TRIAX_SIMD_CLONES
 void reduce_any(DType dtype, ReduceOp op, std::span<const std::byte* const> sources,
                 std::span<std::byte* const> destinations, int64_t count) {
   switch (dtype) {
-    case DType::Float64: return reduce_op<double>(op, sources, destinations, count);
-    case DType::Float32: return reduce_op<float>(op, sources, destinations, count);
-    case DType::BFloat16: return reduce_op<bf16>(op, sources, destinations, count);
-    case DType::Float16: return reduce_op<fp16>(op, sources, destinations, count);
-    case DType::Int32: return reduce_op<int32_t>(op, sources, destinations, count);
-    case DType::Int64: return reduce_op<int64_t>(op, sources, destinations, count);
-    default: ensure(false, "reduce_buffers: no reductions of fp8, int8 and uint8");
+    case DType::Float64:
+      return reduce_op<double>(op, sources, destinations, count);
+    case DType::Float32:
+      return reduce_op<float>(op, sources, destinations, count);
+    case DType::BFloat16:
+      return reduce_op<bf16>(op, sources, destinations, count);
+    case DType::Float16:
+      return reduce_op<fp16>(op, sources, destinations, count);
+    case DType::Int32:
+      return reduce_op<int32_t>(op, sources, destinations, count);
+    case DType::Int64:
+      return reduce_op<int64_t>(op, sources, destinations, count);
+    default:
+      ensure(false, "reduce_buffers: no reductions of fp8, int8 and uint8");
   }
 }
 

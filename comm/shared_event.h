@@ -19,12 +19,12 @@ struct SharedEvent {
 
 /// How a rank waits for events.
 struct EventWait {
-  int spins = 0;                  ///< looks before the core is given away; 0 where ranks outnumber cores
+  int spins = 0;  ///< looks before the core is given away; 0 where ranks outnumber cores
   double timeout_s = 600;
-  Progress* progress = nullptr;   ///< kept going while waiting
+  Progress* progress = nullptr;  ///< kept going while waiting
 
-  /// Waits until ready() holds; `event` is signalled after each change that may make it so. Spins, yields 20 times, then
-  /// sleeps on the futex. False at the deadline, or when the rank gives up.
+  /// Waits until ready() holds; `event` is signalled after each change that may make it so. Spins, yields 20 times,
+  /// then sleeps on the futex. False at the deadline, or when the rank gives up.
   template <class Ready>
   bool until(SharedEvent& event, Ready ready) const {
     for (int i = 0; i <= spins; ++i) {

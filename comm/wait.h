@@ -21,11 +21,12 @@ struct GroupInfo {
   std::vector<int> world_ranks;    ///< of each member
   std::vector<std::string> hosts;  ///< of each member
   double timeout_s = 600;
-  Progress* progress = nullptr;    ///< of the rank; may be null in a single wait
+  Progress* progress = nullptr;  ///< of the rank; may be null in a single wait
   int size() const { return static_cast<int>(world_ranks.size()); }
 };
 
-/// Says which operation of which group was not answered. `missing`: group ranks known not to have answered, may be empty.
+/// Says which operation of which group was not answered. `missing`: group ranks known not to have answered, may be
+/// empty.
 [[noreturn]] void throw_peer_lost(const GroupInfo& group, Operation op, int64_t sequence, double waited_s,
                                   std::span<const int> missing);
 
@@ -44,8 +45,8 @@ class Backoff {
   int polls_ = 0;
 };
 
-/// Completes all requests (they become MPI_REQUEST_NULL) or throws PeerLost. peers[i]: group rank that requests[i] talks
-/// to; may be empty.
+/// Completes all requests (they become MPI_REQUEST_NULL) or throws PeerLost. peers[i]: group rank that requests[i]
+/// talks to; may be empty.
 void wait_all(std::span<MPI_Request> requests, std::span<const int> peers, const GroupInfo& group, Operation op,
               int64_t sequence);
 

@@ -62,25 +62,39 @@ void fill(const Tensor& t, const std::function<double(int64_t)>& f) {
     for (int64_t i = 0; i < t.numel(); ++i) data[i] = from_double<T>(f(i));
   };
   switch (t.dtype()) {
-    case DType::Float64: return put(t.as<double>());
-    case DType::Float32: return put(t.as<float>());
-    case DType::BFloat16: return put(t.as<bf16>());
-    case DType::Float16: return put(t.as<fp16>());
-    case DType::Int32: return put(t.as<int32_t>());
-    case DType::Int64: return put(t.as<int64_t>());
-    default: FAIL() << "dtype without a test";
+    case DType::Float64:
+      return put(t.as<double>());
+    case DType::Float32:
+      return put(t.as<float>());
+    case DType::BFloat16:
+      return put(t.as<bf16>());
+    case DType::Float16:
+      return put(t.as<fp16>());
+    case DType::Int32:
+      return put(t.as<int32_t>());
+    case DType::Int64:
+      return put(t.as<int64_t>());
+    default:
+      FAIL() << "dtype without a test";
   }
 }
 
 double at(const Tensor& t, int64_t i) {
   switch (t.dtype()) {
-    case DType::Float64: return t.as<double>()[i];
-    case DType::Float32: return t.as<float>()[i];
-    case DType::BFloat16: return as_double(t.as<bf16>()[i]);
-    case DType::Float16: return as_double(t.as<fp16>()[i]);
-    case DType::Int32: return t.as<int32_t>()[i];
-    case DType::Int64: return as_double(t.as<int64_t>()[i]);
-    default: return std::nan("");
+    case DType::Float64:
+      return t.as<double>()[i];
+    case DType::Float32:
+      return t.as<float>()[i];
+    case DType::BFloat16:
+      return as_double(t.as<bf16>()[i]);
+    case DType::Float16:
+      return as_double(t.as<fp16>()[i]);
+    case DType::Int32:
+      return t.as<int32_t>()[i];
+    case DType::Int64:
+      return as_double(t.as<int64_t>()[i]);
+    default:
+      return std::nan("");
   }
 }
 
@@ -154,10 +168,9 @@ TEST_P(Collectives, reduce_overwrites_only_the_root) {
     const int root = static_cast<int>(size % n_);
     const Tensor t = mine(dtype, size);
     comm_->reduce(t, op, root).wait();
-    EXPECT_EQ(first_wrong(t, [&](int64_t i) {
-                return comm_->rank() == root ? reduced(op, n_, i) : value(comm_->rank(), i);
-              }),
-              -1);
+    EXPECT_EQ(
+        first_wrong(t, [&](int64_t i) { return comm_->rank() == root ? reduced(op, n_, i) : value(comm_->rank(), i); }),
+        -1);
   });
 }
 
@@ -245,11 +258,12 @@ TEST_P(Collectives, sums_in_rank_order_on_all_ranks) {
     const Tensor t = tensor(DType::Float32, size);
     fill(t, [&](int64_t i) { return rough(comm_->rank(), i); });
     comm_->all_reduce(t, ReduceOp::Sum).wait();
-    EXPECT_EQ(first_wrong(t, [&](int64_t i) {
-                float sum = rough(0, i);
-                for (int r = 1; r < n_; ++r) sum += rough(r, i);
-                return sum;
-              }),
+    EXPECT_EQ(first_wrong(t,
+                          [&](int64_t i) {
+                            float sum = rough(0, i);
+                            for (int r = 1; r < n_; ++r) sum += rough(r, i);
+                            return sum;
+                          }),
               -1);
   }
 }
@@ -298,10 +312,14 @@ TEST_P(Collectives, storm_of_small_operations) {
 
 std::string name_of_way(const testing::TestParamInfo<Way>& tested) {
   switch (tested.param) {
-    case Way::WindowInPlace: return "window";
-    case Way::HeapStaged: return "heap";
-    case Way::Messages: return "messages";
-    case Way::FakeNodes: return "fake_nodes";
+    case Way::WindowInPlace:
+      return "window";
+    case Way::HeapStaged:
+      return "heap";
+    case Way::Messages:
+      return "messages";
+    case Way::FakeNodes:
+      return "fake_nodes";
   }
   return "";
 }

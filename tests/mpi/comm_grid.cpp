@@ -131,7 +131,8 @@ TEST_F(Grid, data_parallel_collectives_overlap) {
     grid.ledger().reset();
     std::fill_n(t.as<float>(), t.numel(), 1.0f);
     std::vector<Work> works;
-    for (int i = 0; i < 10; ++i) works.push_back(grid.data().all_reduce(t.range(i * 1000, i * 1000 + 1000), ReduceOp::Sum));
+    for (int i = 0; i < 10; ++i)
+      works.push_back(grid.data().all_reduce(t.range(i * 1000, i * 1000 + 1000), ReduceOp::Sum));
     std::this_thread::sleep_for(computing);
     for (Work& work : works) work.wait();
     EXPECT_EQ(t.as<float>()[9999], static_cast<float>(grid.data().size()));

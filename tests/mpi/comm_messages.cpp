@@ -1,8 +1,11 @@
 // send and recv: many messages in flight, in any order, with random delays; and what happens when nobody answers.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <numeric>
 #include <random>
 #include <thread>
@@ -161,6 +164,29 @@ TEST_P(Messages, thousands_in_flight) {
   for (int i = 0; i < kMessages; ++i) EXPECT_EQ(target.as<int32_t>()[i], i * 3);
 }
 
+/// A large message arrives although its sender computes all the time: it makes no MPI call until the receiver has
+/// reported the arrival by a file.
+TEST_P(Messages, progress_while_the_sender_computes) {
+  const std::string report = "/tmp/triax_progress_" + std::to_string(getppid());
+  if (comm_->rank() == 0) std::filesystem::remove(report);
+  grid_->world().barrier();
+  if (comm_->rank() == 0) {
+    const Tensor t = letter(1, 9, int64_t{8} << 20);
+    Work send = comm_->send(t, 1, 9);
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (!std::filesystem::exists(report) && std::chrono::steady_clock::now() < limit) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    EXPECT_TRUE(std::filesystem::remove(report)) << "not arrived within 30 s";
+    send.wait();
+  } else if (comm_->rank() == 1) {
+    const Tensor t = tensor(int64_t{8} << 20);
+    comm_->recv(t, 0, 9).wait();
+    EXPECT_TRUE(arrived(t, 0, 9));
+    std::ofstream(report) << "here";
+  }
+}
+
 TEST_P(Messages, different_sizes_are_an_error) {
   const Tensor small = tensor(64);
   const Tensor large = tensor(4096);
@@ -178,9 +204,12 @@ TEST_P(Messages, empty_message) {
 
 std::string name_of_way(const testing::TestParamInfo<Way>& tested) {
   switch (tested.param) {
-    case Way::Window: return "window";
-    case Way::Heap: return "heap";
-    case Way::Messages: return "messages";
+    case Way::Window:
+      return "window";
+    case Way::Heap:
+      return "heap";
+    case Way::Messages:
+      return "messages";
   }
   return "";
 }

@@ -45,8 +45,8 @@ TEST_P(PeerLost, ends_the_job_and_names_the_rank) {
   operation = operation.substr(0, operation.find(' '));
   const std::string group = operation == "data" ? "dp" : (operation == "all_reduce" ? "tp" : "world");
   if (operation == "data") operation = "all_reduce";
-  for (const std::string& words : {"PeerLost: peer lost: " + operation + " #", "of group " + group, std::string("waited "),
-                                   group + " rank 0 (world rank 0 on " + host.data() + ")",
+  for (const std::string& words : {"PeerLost: peer lost: " + operation + " #", "of group " + group,
+                                   std::string("waited "), group + " rank 0 (world rank 0 on " + host.data() + ")",
                                    "no answer from " + group + " rank 1 (world rank 1 on " + host.data() + ")"}) {
     EXPECT_NE(job.output.find(words), std::string::npos) << words;
   }
