@@ -8,6 +8,7 @@ namespace {
 int64_t checked_rows(const Attention& a) {
   ensure(a.batch > 0 && a.seq_length > 0 && a.head_dim > 0 && a.kv_heads > 0 && a.heads % a.kv_heads == 0,
          "attention: sizes must be positive and kv_heads divide heads");
+  ensure(a.scale > 0, "attention: scale must be positive");
   return a.batch * a.seq_length;
 }
 

@@ -24,13 +24,14 @@ TRIAX_INLINE Wide mul_wide(Wide a, uint32_t constant) {
 #endif
 }
 
+alignas(64) inline constexpr uint64_t kCounting[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+
 /// Philox state of kWide blocks.
 struct WideState {
   Wide c0, c1, c2, c3;
   TRIAX_INLINE WideState(const PhiloxWords& base, int64_t block) {
-    uint64_t blocks[kWide];
-    for (int i = 0; i < kWide; ++i) blocks[i] = static_cast<uint64_t>(block + i);
-    memcpy(&c0, blocks, sizeof(c0));
+    memcpy(&c0, kCounting, sizeof(c0));
+    c0 += static_cast<uint64_t>(block);
     c1 = Wide{} + base.word[1];
     c2 = Wide{} + base.word[2];
     c3 = Wide{} + base.word[3];

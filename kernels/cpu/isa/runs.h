@@ -112,20 +112,20 @@ TRIAX_INLINE void store(Vec<Compute<T>> v, T* p, int count) {
   memcpy(p, t, static_cast<size_t>(count) * sizeof(T));
 }
 /// As load and store with a count, for buffers padded to whole vectors.
-template <class C>
-TRIAX_INLINE Vec<C> load_padded(const C* p, int) {
+template <class T>
+TRIAX_INLINE Vec<Compute<T>> load_padded(const T* p, int) {
   return load(p);
 }
-template <class C, class N>
-TRIAX_INLINE auto load_padded(const C* p, N n) {
+template <class T, class N>
+TRIAX_INLINE auto load_padded(const T* p, N n) {
   return load(p, n);
 }
-template <class C>
-TRIAX_INLINE void store_padded(Vec<C> v, C* p, int) {
+template <class V, class T>
+TRIAX_INLINE void store_padded(V v, T* p, int) {
   store(v, p);
 }
-template <class V, class C, class N>
-TRIAX_INLINE void store_padded(V v, C* p, N n) {
+template <class V, class T, class N>
+TRIAX_INLINE void store_padded(V v, T* p, N n) {
   store(v, p, n);
 }
 
