@@ -1,11 +1,12 @@
 // `triax options`: the table of options, as help text or as docs/from-megatron.md.
+#include "io/options/options.h"
+
 #include <fmt/format.h>
 
 #include <cstdio>
 
 #include "apps/commands.h"
 #include "base/error.h"
-#include "io/options/options.h"
 
 namespace triax::apps {
 

@@ -13,9 +13,9 @@ struct RankName {
   std::string place;
 };
 
-/// Starts MPI, runs `body`, returns its exit code. A ConfigError that every rank throws (they validate the same options)
-/// is printed once and returned as exit code 2. Any other exception is printed as "rank r (host, place): what" and
-/// aborts the job with 2 (ConfigError) or 5.
+/// Starts MPI, runs `body`, returns its exit code. A ConfigError that every rank throws (they validate the same
+/// options) is printed once and returned as exit code 2. Any other exception is printed as "rank r (host, place): what"
+/// and aborts the job with 2 (ConfigError) or 5.
 int run_with_session(const std::function<int(comm::MpiSession&, RankName&)>& body);
 
 }  // namespace triax::apps

@@ -56,9 +56,9 @@ std::string machine(hwloc_topology_t topology) {
   const hwloc_obj_t package = hwloc_get_obj_by_type(topology, HWLOC_OBJ_PACKAGE, 0);
   const char* model = package != nullptr ? hwloc_obj_get_info_by_name(package, "CPUModel") : nullptr;
   const double gib = static_cast<double>(hwloc_get_root_obj(topology)->total_memory) / (1 << 30);
-  return fmt::format("{} package(s), {} NUMA node(s), {} cores, {} processing units, {:.1f} GiB{}{}", count(HWLOC_OBJ_PACKAGE),
-                     count(HWLOC_OBJ_NUMANODE), count(HWLOC_OBJ_CORE), count(HWLOC_OBJ_PU), gib,
-                     model != nullptr ? ", " : "", model != nullptr ? model : "");
+  return fmt::format("{} package(s), {} NUMA node(s), {} cores, {} processing units, {:.1f} GiB{}{}",
+                     count(HWLOC_OBJ_PACKAGE), count(HWLOC_OBJ_NUMANODE), count(HWLOC_OBJ_CORE), count(HWLOC_OBJ_PU),
+                     gib, model != nullptr ? ", " : "", model != nullptr ? model : "");
 }
 
 template <size_t N>
@@ -75,7 +75,9 @@ std::vector<RankFacts> gather_facts(comm::ProcessGrid& grid, const std::string& 
   const auto ranks = static_cast<int64_t>(grid.shape().world());
   std::vector<RankFacts> all(static_cast<size_t>(ranks));
   const auto bytes = static_cast<int64_t>(sizeof mine);
-  grid.world().all_gather(Tensor(&mine, DType::UInt8, {bytes}), Tensor(all.data(), DType::UInt8, {ranks * bytes})).wait();
+  grid.world()
+      .all_gather(Tensor(&mine, DType::UInt8, {bytes}), Tensor(all.data(), DType::UInt8, {ranks * bytes}))
+      .wait();
   return all;
 }
 
@@ -96,8 +98,9 @@ void print_topology(comm::ProcessGrid& grid, const std::vector<RankFacts>& facts
   const comm::GridShape& shape = grid.shape();
   const std::vector<int>& nodes = grid.nodes();
   const int count = 1 + *std::max_element(nodes.begin(), nodes.end());
-  fmt::print("{} ranks on {} node(s): tensor {} x pipeline {} x data {}, order {}\n", shape.world(), count, shape.tensor,
-             shape.pipeline, shape.data, shape.order == comm::RankOrder::TpCpDpPp ? "tp-cp-dp-pp" : "tp-cp-pp-dp");
+  fmt::print("{} ranks on {} node(s): tensor {} x pipeline {} x data {}, order {}\n", shape.world(), count,
+             shape.tensor, shape.pipeline, shape.data,
+             shape.order == comm::RankOrder::TpCpDpPp ? "tp-cp-dp-pp" : "tp-cp-pp-dp");
   for (int node = 0; node < count; ++node) {
     const auto first = std::find(nodes.begin(), nodes.end(), node);
     if (first == nodes.end()) continue;
@@ -119,8 +122,9 @@ int run(const std::vector<std::string>& args, comm::MpiSession& session) {
   const io::ParsedOptions parsed = io::parse_options(args);
   if (parsed.help) {
     if (session.rank() == 0) {
-      fmt::print("usage: mpiexec -n N triax topo [--tensor-model-parallel-size T] [--pipeline-model-parallel-size P] "
-                 "[--use-tp-pp-dp-mapping] [--fake-nodes M]\n");
+      fmt::print(
+          "usage: mpiexec -n N triax topo [--tensor-model-parallel-size T] [--pipeline-model-parallel-size P] "
+          "[--use-tp-pp-dp-mapping] [--fake-nodes M]\n");
     }
     return 0;
   }

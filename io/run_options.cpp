@@ -4,10 +4,14 @@ namespace triax::io {
 
 DType compute_dtype(Precision precision) {
   switch (precision) {
-    case Precision::Fp64: return DType::Float64;
-    case Precision::Fp32: return DType::Float32;
-    case Precision::Bf16: return DType::BFloat16;
-    case Precision::Fp16: return DType::Float16;
+    case Precision::Fp64:
+      return DType::Float64;
+    case Precision::Fp32:
+      return DType::Float32;
+    case Precision::Bf16:
+      return DType::BFloat16;
+    case Precision::Fp16:
+      return DType::Float16;
   }
   return DType::Float32;
 }

@@ -31,8 +31,7 @@ class Deriver {
   void query_groups() {
     model::ModelConfig& m = options_.model;
     const bool preset_grouped = preset_ != nullptr && preset_->num_query_groups < preset_->num_attention_heads;
-    const bool grouped =
-        given("group-query-attention") ? value("group-query-attention") == "true" : preset_grouped;
+    const bool grouped = given("group-query-attention") ? value("group-query-attention") == "true" : preset_grouped;
     if (grouped) {
       if (!given("num-query-groups") && !preset_grouped) {
         m.num_query_groups = 1;
@@ -41,9 +40,10 @@ class Deriver {
       return;
     }
     if (given("num-query-groups") && m.num_query_groups != m.num_attention_heads) {
-      faults_.push_back(fmt::format("--num-query-groups {}: needs --group-query-attention (without it every head has "
-                                    "its own keys and values)",
-                                    m.num_query_groups));
+      faults_.push_back(
+          fmt::format("--num-query-groups {}: needs --group-query-attention (without it every head has "
+                      "its own keys and values)",
+                      m.num_query_groups));
     }
     m.num_query_groups = m.num_attention_heads;
   }
@@ -92,9 +92,10 @@ class Deriver {
     if (!p.layer_list.empty()) {
       const auto stages = static_cast<int64_t>(p.layer_list.size());
       if (stages % pipeline != 0) {
-        faults_.push_back(fmt::format("--pipeline-model-parallel-layout: {} stages are not a multiple of "
-                                      "--pipeline-model-parallel-size {}; nearest: {}",
-                                      stages, pipeline, std::max<int64_t>(stages / pipeline, 1) * pipeline));
+        faults_.push_back(
+            fmt::format("--pipeline-model-parallel-layout: {} stages are not a multiple of "
+                        "--pipeline-model-parallel-size {}; nearest: {}",
+                        stages, pipeline, std::max<int64_t>(stages / pipeline, 1) * pipeline));
         return;
       }
       set_chunks(stages / pipeline, "--pipeline-model-parallel-layout");

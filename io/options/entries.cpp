@@ -20,15 +20,24 @@ OptionEntry derived_option(std::string name, ValueKind kind, OptionGroup group, 
 
 const char* name_of(OptionGroup group) {
   switch (group) {
-    case OptionGroup::Model: return "Model";
-    case OptionGroup::Parallel: return "Parallelism";
-    case OptionGroup::Batch: return "Batch and length";
-    case OptionGroup::Optimizer: return "Optimizer and learning rate";
-    case OptionGroup::Precision: return "Precision";
-    case OptionGroup::Data: return "Data and tokenizer";
-    case OptionGroup::Checkpoint: return "Saved weights";
-    case OptionGroup::Logging: return "Logging and evaluation";
-    case OptionGroup::Run: return "Run";
+    case OptionGroup::Model:
+      return "Model";
+    case OptionGroup::Parallel:
+      return "Parallelism";
+    case OptionGroup::Batch:
+      return "Batch and length";
+    case OptionGroup::Optimizer:
+      return "Optimizer and learning rate";
+    case OptionGroup::Precision:
+      return "Precision";
+    case OptionGroup::Data:
+      return "Data and tokenizer";
+    case OptionGroup::Checkpoint:
+      return "Saved weights";
+    case OptionGroup::Logging:
+      return "Logging and evaluation";
+    case OptionGroup::Run:
+      return "Run";
   }
   return "";
 }

@@ -25,9 +25,10 @@ class Expander {
 
  private:
   [[noreturn]] static void fail(const std::string& why) {
-    throw ConfigError(fmt::format("{}; use letters E, t, L, stages separated by |, (...)*N to repeat, "
-                                  "for example \"Ett|tt|ttL\", or counts such as 2,2,2",
-                                  why));
+    throw ConfigError(
+        fmt::format("{}; use letters E, t, L, stages separated by |, (...)*N to repeat, "
+                    "for example \"Ett|tt|ttL\", or counts such as 2,2,2",
+                    why));
   }
 
   // Items up to ')' or the end, each with an optional "*N".

@@ -28,20 +28,20 @@ using OptionSetter = std::function<std::string(RunOptions&, const std::vector<st
 using OptionGetter = std::function<std::vector<std::string>(const RunOptions&)>;
 
 struct OptionEntry {
-  std::string name = {};            ///< without dashes
+  std::string name = {};  ///< without dashes
   ValueKind kind = ValueKind::Value;
   OptionGroup group = OptionGroup::Run;
-  std::string value_name = {};      ///< "N", "X", "FILE", "a|b"
+  std::string value_name = {};  ///< "N", "X", "FILE", "a|b"
   std::string help = {};
   OptionStatus status = OptionStatus::Honoured;
-  std::string reason = {};          ///< refused, inert: why; renamed: the new option's name without dashes
+  std::string reason = {};  ///< refused, inert: why; renamed: the new option's name without dashes
   OptionSetter set = {};
   OptionGetter get = {};
-  std::string deepspeed = {};       ///< DeepSpeed's name, empty when there is none
+  std::string deepspeed = {};  ///< DeepSpeed's name, empty when there is none
   std::string torchtitan = {};
-  std::vector<std::string> aliases = {};      ///< other names that mean the same
-  std::vector<std::string> allowed = {};      ///< Refused and Inert: values that ask for nothing that we do not do
-  bool has_disable = false;              ///< Megatron also has --disable-x
+  std::vector<std::string> aliases = {};  ///< other names that mean the same
+  std::vector<std::string> allowed = {};  ///< Refused and Inert: values that ask for nothing that we do not do
+  bool has_disable = false;               ///< Megatron also has --disable-x
 };
 
 /// All options of `triax train`, in the order of the groups.
@@ -49,9 +49,9 @@ const std::vector<OptionEntry>& option_table();
 
 /// One option as given.
 struct Setting {
-  std::string value;   ///< values separated by blanks
+  std::string value;  ///< values separated by blanks
   Origin origin = Origin::Default;
-  std::string where;   ///< "command line", "FILE.cfg:12", "preset llama2-7b", "default", or what it was derived from
+  std::string where;  ///< "command line", "FILE.cfg:12", "preset llama2-7b", "default", or what it was derived from
 };
 
 struct ParsedOptions {

@@ -99,7 +99,8 @@ class Parser {
       case OptionStatus::Refused:
         if (!asks_for_nothing(given)) faults_.push_back(fmt::format("{}: {}", shown(given), entry.reason));
         return;
-      case OptionStatus::Honoured: break;
+      case OptionStatus::Honoured:
+        break;
     }
     const std::string fault = entry.set(parsed_.options, given.values);
     if (!fault.empty()) faults_.push_back(fmt::format("{}: {}", shown(given), fault));

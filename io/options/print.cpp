@@ -7,8 +7,8 @@
 namespace triax::io {
 namespace {
 
-constexpr OptionGroup kGroups[] = {OptionGroup::Model,     OptionGroup::Parallel,   OptionGroup::Batch,
-                                   OptionGroup::Optimizer, OptionGroup::Precision,  OptionGroup::Data,
+constexpr OptionGroup kGroups[] = {OptionGroup::Model,      OptionGroup::Parallel,  OptionGroup::Batch,
+                                   OptionGroup::Optimizer,  OptionGroup::Precision, OptionGroup::Data,
                                    OptionGroup::Checkpoint, OptionGroup::Logging,   OptionGroup::Run};
 
 std::string default_of(const OptionEntry& entry) {
@@ -38,8 +38,7 @@ void append_wrapped(std::string& text, const std::string& words, size_t indent) 
 void append_help(std::string& text, const OptionEntry& entry) {
   constexpr size_t kIndent = 46;
   const std::string head = fmt::format("  --{} {}", entry.name, entry.value_name);
-  text += head.size() + 2 <= kIndent ? fmt::format("{:<{}}", head, kIndent)
-                                     : head + "\n" + std::string(kIndent, ' ');
+  text += head.size() + 2 <= kIndent ? fmt::format("{:<{}}", head, kIndent) : head + "\n" + std::string(kIndent, ' ');
   append_wrapped(text, entry.help + default_of(entry), kIndent);
 }
 
@@ -60,10 +59,14 @@ std::string cell(const std::string& text) {
 
 std::string what(const OptionEntry& entry) {
   switch (entry.status) {
-    case OptionStatus::Honoured: return entry.help + default_of(entry);
-    case OptionStatus::Renamed: return "use `--" + entry.reason + "`";
-    case OptionStatus::Inert: break;
-    case OptionStatus::Refused: break;
+    case OptionStatus::Honoured:
+      return entry.help + default_of(entry);
+    case OptionStatus::Renamed:
+      return "use `--" + entry.reason + "`";
+    case OptionStatus::Inert:
+      break;
+    case OptionStatus::Refused:
+      break;
   }
   std::string allowed;
   for (const std::string& value : entry.allowed) allowed += (allowed.empty() ? "" : ", ") + value;
@@ -71,7 +74,8 @@ std::string what(const OptionEntry& entry) {
 }
 
 void append_section(std::string& text, OptionStatus status, const char* title, const char* introduction) {
-  text += fmt::format("\n## {}\n\n{}\n\n| option | DeepSpeed | torchtitan | |\n|---|---|---|---|\n", title, introduction);
+  text +=
+      fmt::format("\n## {}\n\n{}\n\n| option | DeepSpeed | torchtitan | |\n|---|---|---|---|\n", title, introduction);
   for (const OptionGroup group : kGroups) {
     for (const OptionEntry& entry : option_table()) {
       if (entry.status != status || entry.group != group) continue;
@@ -93,16 +97,21 @@ std::string help_text(const std::string& usage, const std::vector<OptionEntry>& 
       if (entry.status == OptionStatus::Honoured && entry.group == group) append_help(text, entry);
     }
   }
-  text += "\nEvery switch also takes --no-NAME and =true or =false. Accepted without effect (see docs/from-megatron.md):\n  ";
+  text +=
+      "\nEvery switch also takes --no-NAME and =true or =false. Accepted without effect (see docs/from-megatron.md):\n "
+      " ";
   append_wrapped(text, names_with(OptionStatus::Inert), 2);
   return text;
 }
 
 std::string markdown_table() {
   std::string text =
-      "# From Megatron-LM, DeepSpeed and torchtitan\n\nThis page is written by `triax options --markdown` from the table "
-      "that also drives the parser; a test compares the two.\nOptions carry Megatron-LM's names, so a script's arguments "
-      "paste in. Defaults stand in brackets. Every switch also takes\n`--no-NAME` and `=true|false`; the last occurrence "
+      "# From Megatron-LM, DeepSpeed and torchtitan\n\nThis page is written by `triax options --markdown` from the "
+      "table "
+      "that also drives the parser; a test compares the two.\nOptions carry Megatron-LM's names, so a script's "
+      "arguments "
+      "paste in. Defaults stand in brackets. Every switch also takes\n`--no-NAME` and `=true|false`; the last "
+      "occurrence "
       "wins; `--config FILE.cfg` reads `name = value` lines, which the command\nline overrides.\n";
   append_section(text, OptionStatus::Honoured, "Honoured", "These do what they do in Megatron-LM, or are Triax's own.");
   append_section(text, OptionStatus::Inert, "Accepted without effect",

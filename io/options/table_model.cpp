@@ -86,8 +86,9 @@ OptionEntry vocab_size() {
 
 // For resolved.cfg: a preset's vocabulary does not bind the tokenizer as --vocab-size does.
 OptionEntry model_vocab_size() {
-  return integer_option("model-vocab-size", kGroup, {1}, [](auto& o) -> auto& { return o.model.vocab_size; },
-                        "rows of the embedding before padding, when it may differ from the tokenizer's");
+  return integer_option(
+      "model-vocab-size", kGroup, {1}, [](auto& o) -> auto& { return o.model.vocab_size; },
+      "rows of the embedding before padding, when it may differ from the tokenizer's");
 }
 
 std::vector<OptionEntry> shape_entries() {
@@ -95,65 +96,79 @@ std::vector<OptionEntry> shape_entries() {
       derived_option("model", ValueKind::Value, kGroup, "NAME|FILE",
                      "named model (--list-models) or a .cfg file of model options; others override it"),
       derived_option("list-models", ValueKind::Switch, kGroup, "", "list the named models and exit"),
-      text_option("model-name", kGroup, "NAME", [](auto& o) -> auto& { return o.model.name; },
-                  "name in the run directory; default: that of --model"),
-      integer_option("num-layers", kGroup, {1}, [](auto& o) -> auto& { return o.model.num_layers; },
-                     "transformer layers L"),
-      integer_option("hidden-size", kGroup, {1}, [](auto& o) -> auto& { return o.model.hidden_size; },
-                     "hidden size h"),
-      integer_option("ffn-hidden-size", kGroup, {1}, [](auto& o) -> auto& { return o.model.ffn_hidden_size; },
-                     "MLP width f; default 4h, with --swiglu int(4h*2/3/64)*64"),
-      integer_option("num-attention-heads", kGroup, {1}, [](auto& o) -> auto& { return o.model.num_attention_heads; },
-                     "attention heads a"),
+      text_option(
+          "model-name", kGroup, "NAME", [](auto& o) -> auto& { return o.model.name; },
+          "name in the run directory; default: that of --model"),
+      integer_option(
+          "num-layers", kGroup, {1}, [](auto& o) -> auto& { return o.model.num_layers; }, "transformer layers L"),
+      integer_option(
+          "hidden-size", kGroup, {1}, [](auto& o) -> auto& { return o.model.hidden_size; }, "hidden size h"),
+      integer_option(
+          "ffn-hidden-size", kGroup, {1}, [](auto& o) -> auto& { return o.model.ffn_hidden_size; },
+          "MLP width f; default 4h, with --swiglu int(4h*2/3/64)*64"),
+      integer_option(
+          "num-attention-heads", kGroup, {1}, [](auto& o) -> auto& { return o.model.num_attention_heads; },
+          "attention heads a"),
       group_query_attention(),
-      integer_option("num-query-groups", kGroup, {1}, [](auto& o) -> auto& { return o.model.num_query_groups; },
-                     "KV heads k, with --group-query-attention (then default 1)"),
-      integer_option("kv-channels", kGroup, {1}, [](auto& o) -> auto& { return o.model.kv_channels; },
-                     "head dimension d; default h/a"),
-      other_names(integer_option("seq-length", kGroup, {1}, [](auto& o) -> auto& { return o.model.seq_length; },
-                                 "sequence length s"),
-                  "", "training.seq_len"),
-      integer_option("max-position-embeddings", kGroup, {1},
-                     [](auto& o) -> auto& { return o.model.max_position_embeddings; },
-                     "rows of the learned positions; default the sequence length"),
+      integer_option(
+          "num-query-groups", kGroup, {1}, [](auto& o) -> auto& { return o.model.num_query_groups; },
+          "KV heads k, with --group-query-attention (then default 1)"),
+      integer_option(
+          "kv-channels", kGroup, {1}, [](auto& o) -> auto& { return o.model.kv_channels; },
+          "head dimension d; default h/a"),
+      other_names(
+          integer_option(
+              "seq-length", kGroup, {1}, [](auto& o) -> auto& { return o.model.seq_length; }, "sequence length s"),
+          "", "training.seq_len"),
+      integer_option(
+          "max-position-embeddings", kGroup, {1}, [](auto& o) -> auto& { return o.model.max_position_embeddings; },
+          "rows of the learned positions; default the sequence length"),
       vocab_size(),
       model_vocab_size(),
-      integer_option("make-vocab-size-divisible-by", kGroup, {1},
-                     [](auto& o) -> auto& { return o.model.make_vocab_size_divisible_by; },
-                     "the embedding is padded to a multiple of this times the tensor-parallel size"),
+      integer_option(
+          "make-vocab-size-divisible-by", kGroup, {1},
+          [](auto& o) -> auto& { return o.model.make_vocab_size_divisible_by; },
+          "the embedding is padded to a multiple of this times the tensor-parallel size"),
   };
 }
 
 std::vector<OptionEntry> kind_entries() {
   return {
-      choice_option<PositionType>("position-embedding-type", kGroup,
-                                  {{"learned_absolute", PositionType::Learned},
-                                   {"rope", PositionType::Rope},
-                                   {"none", PositionType::None}},
-                                  [](auto& o) -> auto& { return o.model.position; }, "positions"),
+      choice_option<PositionType>(
+          "position-embedding-type", kGroup,
+          {{"learned_absolute", PositionType::Learned}, {"rope", PositionType::Rope}, {"none", PositionType::None}},
+          [](auto& o) -> auto& { return o.model.position; }, "positions"),
       rotary_switch(),
-      real_option("rotary-base", kGroup, kPositive, [](auto& o) -> auto& { return o.model.rotary_base; },
-                  "base of the rotary frequencies"),
-      real_option("rotary-percent", kGroup, {0, 1, true, false},
-                  [](auto& o) -> auto& { return o.model.rotary_percent; }, "part of each head that rotates"),
-      choice_option<NormType>("normalization", kGroup, {{"LayerNorm", NormType::LayerNorm}, {"RMSNorm", NormType::RMSNorm}},
-                              [](auto& o) -> auto& { return o.model.norm; }, "normalization"),
-      aliased(real_option("norm-epsilon", kGroup, kPositive, [](auto& o) -> auto& { return o.model.norm_epsilon; },
-                          "added to the variance"),
+      real_option(
+          "rotary-base", kGroup, kPositive, [](auto& o) -> auto& { return o.model.rotary_base; },
+          "base of the rotary frequencies"),
+      real_option(
+          "rotary-percent", kGroup, {0, 1, true, false}, [](auto& o) -> auto& { return o.model.rotary_percent; },
+          "part of each head that rotates"),
+      choice_option<NormType>(
+          "normalization", kGroup, {{"LayerNorm", NormType::LayerNorm}, {"RMSNorm", NormType::RMSNorm}},
+          [](auto& o) -> auto& { return o.model.norm; }, "normalization"),
+      aliased(real_option(
+                  "norm-epsilon", kGroup, kPositive, [](auto& o) -> auto& { return o.model.norm_epsilon; },
+                  "added to the variance"),
               {"layernorm-epsilon"}),
       swiglu(),
       derived_option("bias-gelu-fusion", ValueKind::Switch, kGroup, "",
                      "GELU in its tanh form (always; --no-bias-gelu-fusion would be the erf form and is refused)"),
       disable_bias_linear(),
-      switch_option("add-qkv-bias", kGroup, [](auto& o) -> auto& { return o.model.add_qkv_bias; },
-                    "biases of query, key and value, with --disable-bias-linear"),
+      switch_option(
+          "add-qkv-bias", kGroup, [](auto& o) -> auto& { return o.model.add_qkv_bias; },
+          "biases of query, key and value, with --disable-bias-linear"),
       untie(),
-      real_option("hidden-dropout", kGroup, kBelowOne, [](auto& o) -> auto& { return o.model.hidden_dropout; },
-                  "dropout after attention and MLP"),
-      real_option("attention-dropout", kGroup, kBelowOne, [](auto& o) -> auto& { return o.model.attention_dropout; },
-                  "dropout of the attention weights"),
-      real_option("init-method-std", kGroup, kPositive, [](auto& o) -> auto& { return o.model.init_method_std; },
-                  "standard deviation of the initial weights"),
+      real_option(
+          "hidden-dropout", kGroup, kBelowOne, [](auto& o) -> auto& { return o.model.hidden_dropout; },
+          "dropout after attention and MLP"),
+      real_option(
+          "attention-dropout", kGroup, kBelowOne, [](auto& o) -> auto& { return o.model.attention_dropout; },
+          "dropout of the attention weights"),
+      real_option(
+          "init-method-std", kGroup, kPositive, [](auto& o) -> auto& { return o.model.init_method_std; },
+          "standard deviation of the initial weights"),
   };
 }
 

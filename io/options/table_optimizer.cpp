@@ -33,9 +33,9 @@ OptionEntry precision_switch(const char* name, Precision precision, const char* 
 }
 
 OptionEntry train_iters() {
-  OptionEntry entry =
-      integer_option("train-iters", OptionGroup::Batch, {1}, [](auto& o) -> auto& { return o.batch.train_iters; },
-                     "iterations of the run; or --train-samples");
+  OptionEntry entry = integer_option(
+      "train-iters", OptionGroup::Batch, {1}, [](auto& o) -> auto& { return o.batch.train_iters; },
+      "iterations of the run; or --train-samples");
   // Derived from the samples, it is not written beside them: the two exclude each other.
   entry.get = [get = entry.get](const RunOptions& o) -> std::vector<std::string> {
     if (o.batch.train_samples > 0) return {};
@@ -47,46 +47,59 @@ OptionEntry train_iters() {
 std::vector<OptionEntry> schedule_entries() {
   constexpr OptionGroup kGroup = OptionGroup::Optimizer;
   return {
-      other_names(real_option("lr", kGroup, kNotNegative, [](auto& o) -> auto& { return o.optimizer.lr; },
-                              "learning rate after warm-up"),
+      other_names(real_option(
+                      "lr", kGroup, kNotNegative, [](auto& o) -> auto& { return o.optimizer.lr; },
+                      "learning rate after warm-up"),
                   "optimizer.params.lr", "optimizer.lr"),
-      real_option("min-lr", kGroup, kNotNegative, [](auto& o) -> auto& { return o.optimizer.min_lr; },
-                  "learning rate at the end of the decay"),
-      choice_option<LrDecayStyle>("lr-decay-style", kGroup,
-                                  {{"constant", LrDecayStyle::Constant},
-                                   {"linear", LrDecayStyle::Linear},
-                                   {"cosine", LrDecayStyle::Cosine},
-                                   {"inverse-square-root", LrDecayStyle::InverseSquareRoot},
-                                   {"WSD", LrDecayStyle::Wsd}},
-                                  [](auto& o) -> auto& { return o.optimizer.lr_decay_style; }, "decay of the learning rate"),
-      choice_option<WsdDecayStyle>("lr-wsd-decay-style", kGroup,
-                                   {{"exponential", WsdDecayStyle::Exponential},
-                                    {"linear", WsdDecayStyle::Linear},
-                                    {"cosine", WsdDecayStyle::Cosine},
-                                    {"minus_sqrt", WsdDecayStyle::MinusSqrt}},
-                                   [](auto& o) -> auto& { return o.optimizer.lr_wsd_decay_style; }, "WSD: its last phase"),
-      integer_option("lr-decay-iters", kGroup, {1}, [](auto& o) -> auto& { return o.optimizer.lr_decay_iters; },
-                     "length of the decay; default --train-iters"),
-      integer_option("lr-decay-samples", kGroup, {1}, [](auto& o) -> auto& { return o.optimizer.lr_decay_samples; },
-                     "length of the decay in samples"),
-      integer_option("lr-wsd-decay-iters", kGroup, {1}, [](auto& o) -> auto& { return o.optimizer.lr_wsd_decay_iters; },
-                     "WSD: length of its last phase"),
-      integer_option("lr-wsd-decay-samples", kGroup, {1},
-                     [](auto& o) -> auto& { return o.optimizer.lr_wsd_decay_samples; }, "the same in samples"),
-      integer_option("lr-warmup-iters", kGroup, {0}, [](auto& o) -> auto& { return o.optimizer.lr_warmup_iters; },
-                     "linear warm-up"),
-      integer_option("lr-warmup-samples", kGroup, {0}, [](auto& o) -> auto& { return o.optimizer.lr_warmup_samples; },
-                     "linear warm-up in samples"),
-      real_option("lr-warmup-fraction", kGroup, {0, 1, true, true},
-                  [](auto& o) -> auto& { return o.optimizer.lr_warmup_fraction; }, "warm-up as a part of the decay"),
-      real_option("lr-warmup-init", kGroup, kNotNegative, [](auto& o) -> auto& { return o.optimizer.lr_warmup_init; },
-                  "learning rate at the start of the warm-up"),
-      choice_option<LrScaling>("lr-scaling", kGroup,
-                               {{"none", LrScaling::None}, {"linear", LrScaling::Linear}, {"sqrt", LrScaling::Sqrt}},
-                               [](auto& o) -> auto& { return o.optimizer.lr_scaling; },
-                               "multiply --lr and --min-lr by (global batch / base) or its square root"),
-      integer_option("lr-base-batch-size", kGroup, {1}, [](auto& o) -> auto& { return o.optimizer.lr_base_batch_size; },
-                     "--lr-scaling: global batch for which --lr was chosen"),
+      real_option(
+          "min-lr", kGroup, kNotNegative, [](auto& o) -> auto& { return o.optimizer.min_lr; },
+          "learning rate at the end of the decay"),
+      choice_option<LrDecayStyle>(
+          "lr-decay-style", kGroup,
+          {{"constant", LrDecayStyle::Constant},
+           {"linear", LrDecayStyle::Linear},
+           {"cosine", LrDecayStyle::Cosine},
+           {"inverse-square-root", LrDecayStyle::InverseSquareRoot},
+           {"WSD", LrDecayStyle::Wsd}},
+          [](auto& o) -> auto& { return o.optimizer.lr_decay_style; }, "decay of the learning rate"),
+      choice_option<WsdDecayStyle>(
+          "lr-wsd-decay-style", kGroup,
+          {{"exponential", WsdDecayStyle::Exponential},
+           {"linear", WsdDecayStyle::Linear},
+           {"cosine", WsdDecayStyle::Cosine},
+           {"minus_sqrt", WsdDecayStyle::MinusSqrt}},
+          [](auto& o) -> auto& { return o.optimizer.lr_wsd_decay_style; }, "WSD: its last phase"),
+      integer_option(
+          "lr-decay-iters", kGroup, {1}, [](auto& o) -> auto& { return o.optimizer.lr_decay_iters; },
+          "length of the decay; default --train-iters"),
+      integer_option(
+          "lr-decay-samples", kGroup, {1}, [](auto& o) -> auto& { return o.optimizer.lr_decay_samples; },
+          "length of the decay in samples"),
+      integer_option(
+          "lr-wsd-decay-iters", kGroup, {1}, [](auto& o) -> auto& { return o.optimizer.lr_wsd_decay_iters; },
+          "WSD: length of its last phase"),
+      integer_option(
+          "lr-wsd-decay-samples", kGroup, {1}, [](auto& o) -> auto& { return o.optimizer.lr_wsd_decay_samples; },
+          "the same in samples"),
+      integer_option(
+          "lr-warmup-iters", kGroup, {0}, [](auto& o) -> auto& { return o.optimizer.lr_warmup_iters; },
+          "linear warm-up"),
+      integer_option(
+          "lr-warmup-samples", kGroup, {0}, [](auto& o) -> auto& { return o.optimizer.lr_warmup_samples; },
+          "linear warm-up in samples"),
+      real_option(
+          "lr-warmup-fraction", kGroup, {0, 1, true, true},
+          [](auto& o) -> auto& { return o.optimizer.lr_warmup_fraction; }, "warm-up as a part of the decay"),
+      real_option(
+          "lr-warmup-init", kGroup, kNotNegative, [](auto& o) -> auto& { return o.optimizer.lr_warmup_init; },
+          "learning rate at the start of the warm-up"),
+      choice_option<LrScaling>(
+          "lr-scaling", kGroup, {{"none", LrScaling::None}, {"linear", LrScaling::Linear}, {"sqrt", LrScaling::Sqrt}},
+          [](auto& o) -> auto& { return o.optimizer.lr_scaling; },
+          "multiply --lr and --min-lr by (global batch / base) or its square root"),
+      integer_option(
+          "lr-base-batch-size", kGroup, {1}, [](auto& o) -> auto& { return o.optimizer.lr_base_batch_size; },
+          "--lr-scaling: global batch for which --lr was chosen"),
   };
 }
 
@@ -95,16 +108,17 @@ std::vector<OptionEntry> schedule_entries() {
 std::vector<OptionEntry> batch_entries() {
   constexpr OptionGroup kGroup = OptionGroup::Batch;
   return {
-      other_names(integer_option("micro-batch-size", kGroup, {1}, [](auto& o) -> auto& { return o.batch.micro_batch_size; },
-                                 "samples b per forward pass and replica"),
+      other_names(integer_option(
+                      "micro-batch-size", kGroup, {1}, [](auto& o) -> auto& { return o.batch.micro_batch_size; },
+                      "samples b per forward pass and replica"),
                   "train_micro_batch_size_per_gpu", "training.local_batch_size"),
-      other_names(integer_option("global-batch-size", kGroup, {1},
-                                 [](auto& o) -> auto& { return o.batch.global_batch_size; },
-                                 "samples B per optimizer step; default b dp"),
+      other_names(integer_option(
+                      "global-batch-size", kGroup, {1}, [](auto& o) -> auto& { return o.batch.global_batch_size; },
+                      "samples B per optimizer step; default b dp"),
                   "train_batch_size", "training.global_batch_size"),
       train_iters(),
-      integer_option("train-samples", kGroup, {1}, [](auto& o) -> auto& { return o.batch.train_samples; },
-                     "samples of the run"),
+      integer_option(
+          "train-samples", kGroup, {1}, [](auto& o) -> auto& { return o.batch.train_samples; }, "samples of the run"),
   };
 }
 
@@ -112,18 +126,24 @@ std::vector<OptionEntry> optimizer_entries() {
   constexpr OptionGroup kGroup = OptionGroup::Optimizer;
   std::vector<OptionEntry> all = {
       optimizer(),
-      real_option("adam-beta1", kGroup, kBelowOne, [](auto& o) -> auto& { return o.optimizer.adam_beta1; },
-                  "decay of the first moment"),
-      real_option("adam-beta2", kGroup, kBelowOne, [](auto& o) -> auto& { return o.optimizer.adam_beta2; },
-                  "decay of the second moment"),
-      real_option("adam-eps", kGroup, kPositive, [](auto& o) -> auto& { return o.optimizer.adam_eps; },
-                  "added to the root of the second moment"),
-      real_option("sgd-momentum", kGroup, kBelowOne, [](auto& o) -> auto& { return o.optimizer.sgd_momentum; },
-                  "momentum of SGD"),
-      real_option("weight-decay", kGroup, kNotNegative, [](auto& o) -> auto& { return o.optimizer.weight_decay; },
-                  "decoupled weight decay, of matrices only"),
-      other_names(real_option("clip-grad", kGroup, kNotNegative, [](auto& o) -> auto& { return o.optimizer.clip_grad; },
-                              "largest global gradient norm; 0 off"),
+      real_option(
+          "adam-beta1", kGroup, kBelowOne, [](auto& o) -> auto& { return o.optimizer.adam_beta1; },
+          "decay of the first moment"),
+      real_option(
+          "adam-beta2", kGroup, kBelowOne, [](auto& o) -> auto& { return o.optimizer.adam_beta2; },
+          "decay of the second moment"),
+      real_option(
+          "adam-eps", kGroup, kPositive, [](auto& o) -> auto& { return o.optimizer.adam_eps; },
+          "added to the root of the second moment"),
+      real_option(
+          "sgd-momentum", kGroup, kBelowOne, [](auto& o) -> auto& { return o.optimizer.sgd_momentum; },
+          "momentum of SGD"),
+      real_option(
+          "weight-decay", kGroup, kNotNegative, [](auto& o) -> auto& { return o.optimizer.weight_decay; },
+          "decoupled weight decay, of matrices only"),
+      other_names(real_option(
+                      "clip-grad", kGroup, kNotNegative, [](auto& o) -> auto& { return o.optimizer.clip_grad; },
+                      "largest global gradient norm; 0 off"),
                   "gradient_clipping", "training.max_norm"),
   };
   for (OptionEntry& entry : schedule_entries()) all.push_back(std::move(entry));
@@ -137,20 +157,24 @@ std::vector<OptionEntry> precision_entries() {
                   "bf16.enabled", "training.mixed_precision_param"),
       other_names(precision_switch("fp16", Precision::Fp16, "the same with fp16 and loss scaling"), "fp16.enabled", ""),
       precision_switch("fp64", Precision::Fp64, "everything in fp64, for proofs"),
-      other_names(real_option("loss-scale", kGroup, kPositive, [](auto& o) -> auto& { return o.optimizer.loss_scale; },
-                              "fp16: static loss scale; default dynamic"),
+      other_names(real_option(
+                      "loss-scale", kGroup, kPositive, [](auto& o) -> auto& { return o.optimizer.loss_scale; },
+                      "fp16: static loss scale; default dynamic"),
                   "fp16.loss_scale", ""),
-      real_option("initial-loss-scale", kGroup, kPositive,
-                  [](auto& o) -> auto& { return o.optimizer.initial_loss_scale; }, "fp16: first dynamic loss scale"),
-      other_names(real_option("min-loss-scale", kGroup, kPositive,
-                              [](auto& o) -> auto& { return o.optimizer.min_loss_scale; }, "fp16: smallest loss scale"),
+      real_option(
+          "initial-loss-scale", kGroup, kPositive, [](auto& o) -> auto& { return o.optimizer.initial_loss_scale; },
+          "fp16: first dynamic loss scale"),
+      other_names(real_option(
+                      "min-loss-scale", kGroup, kPositive, [](auto& o) -> auto& { return o.optimizer.min_loss_scale; },
+                      "fp16: smallest loss scale"),
                   "fp16.min_loss_scale", ""),
-      other_names(integer_option("loss-scale-window", kGroup, {1},
-                                 [](auto& o) -> auto& { return o.optimizer.loss_scale_window; },
-                                 "fp16: good steps before the scale doubles"),
+      other_names(integer_option(
+                      "loss-scale-window", kGroup, {1}, [](auto& o) -> auto& { return o.optimizer.loss_scale_window; },
+                      "fp16: good steps before the scale doubles"),
                   "fp16.loss_scale_window", ""),
-      other_names(integer_option("hysteresis", kGroup, {1}, [](auto& o) -> auto& { return o.optimizer.hysteresis; },
-                                 "fp16: overflows before the scale halves"),
+      other_names(integer_option(
+                      "hysteresis", kGroup, {1}, [](auto& o) -> auto& { return o.optimizer.hysteresis; },
+                      "fp16: overflows before the scale halves"),
                   "fp16.hysteresis", ""),
   };
 }

@@ -12,8 +12,9 @@ using parallel::ScheduleKind;
 constexpr OptionGroup kGroup = OptionGroup::Parallel;
 
 OptionEntry context_size() {
-  OptionEntry entry = integer_option("context-parallel-size", kGroup, {1},
-                                     [](auto& o) -> auto& { return o.parallel.grid.context; }, "context parallelism");
+  OptionEntry entry = integer_option(
+      "context-parallel-size", kGroup, {1}, [](auto& o) -> auto& { return o.parallel.grid.context; },
+      "context parallelism");
   entry.status = OptionStatus::Refused;
   entry.reason = "context parallelism is not in this version; use 1, or cut the sequence with --sequence-parallel";
   entry.allowed = {"1"};
@@ -52,8 +53,9 @@ OptionEntry schedule() {
 }
 
 OptionEntry layout() {
-  OptionEntry entry = derived_option("pipeline-model-parallel-layout", ValueKind::Value, kGroup, "LAYOUT",
-                                     "layers of each virtual stage: Megatron's string \"Ett|(tt|)*2ttL\", or \"8,8,7,7\"");
+  OptionEntry entry =
+      derived_option("pipeline-model-parallel-layout", ValueKind::Value, kGroup, "LAYOUT",
+                     "layers of each virtual stage: Megatron's string \"Ett|(tt|)*2ttL\", or \"8,8,7,7\"");
   entry.set = [](RunOptions& o, const std::vector<std::string>& values) -> std::string {
     try {
       o.parallel.layer_list = parse_layout(values[0]);
@@ -70,8 +72,9 @@ OptionEntry layout() {
 }
 
 OptionEntry zero_stage() {
-  OptionEntry entry = integer_option("zero-stage", kGroup, {0}, [](auto& o) -> auto& { return o.parallel.zero_stage; },
-                                     "ZeRO stage; only 0 in this version");
+  OptionEntry entry = integer_option(
+      "zero-stage", kGroup, {0}, [](auto& o) -> auto& { return o.parallel.zero_stage; },
+      "ZeRO stage; only 0 in this version");
   const OptionSetter set = entry.set;
   entry.set = [set](RunOptions& o, const std::vector<std::string>& values) -> std::string {
     if (values[0] == "1" || values[0] == "2" || values[0] == "3") {
@@ -95,14 +98,14 @@ OptionEntry recompute_activations() {
 }
 
 OptionEntry recompute_granularity() {
-  return other_names(
-      choice_option<RecomputeGranularity>("recompute-granularity", kGroup,
-                                          {{"none", RecomputeGranularity::None},
-                                           {"selective", RecomputeGranularity::Selective},
-                                           {"full", RecomputeGranularity::Full}},
-                                          [](auto& o) -> auto& { return o.parallel.recompute.granularity; },
-                                          "what the backward pass computes again: attention's inside, or whole layers"),
-      "activation_checkpointing", "activation_checkpoint.mode");
+  return other_names(choice_option<RecomputeGranularity>(
+                         "recompute-granularity", kGroup,
+                         {{"none", RecomputeGranularity::None},
+                          {"selective", RecomputeGranularity::Selective},
+                          {"full", RecomputeGranularity::Full}},
+                         [](auto& o) -> auto& { return o.parallel.recompute.granularity; },
+                         "what the backward pass computes again: attention's inside, or whole layers"),
+                     "activation_checkpointing", "activation_checkpoint.mode");
 }
 
 OptionEntry recompute_method() {
@@ -118,9 +121,9 @@ OptionEntry recompute_method() {
 }
 
 OptionEntry recompute_num_layers() {
-  OptionEntry entry =
-      integer_option("recompute-num-layers", kGroup, {1},
-                     [](auto& o) -> auto& { return o.parallel.recompute.num_layers; }, "see --recompute-method");
+  OptionEntry entry = integer_option(
+      "recompute-num-layers", kGroup, {1}, [](auto& o) -> auto& { return o.parallel.recompute.num_layers; },
+      "see --recompute-method");
   entry.get = [get = entry.get](const RunOptions& o) -> std::vector<std::string> {
     if (o.parallel.recompute.granularity != RecomputeGranularity::Full) return {};
     return get(o);
@@ -130,29 +133,36 @@ OptionEntry recompute_num_layers() {
 
 std::vector<OptionEntry> grid_entries() {
   return {
-      other_names(integer_option("tensor-model-parallel-size", kGroup, {1},
-                                 [](auto& o) -> auto& { return o.parallel.grid.tensor; }, "tensor parallelism t"),
+      other_names(integer_option(
+                      "tensor-model-parallel-size", kGroup, {1},
+                      [](auto& o) -> auto& { return o.parallel.grid.tensor; }, "tensor parallelism t"),
                   "tensor_parallel.autotp_size", "parallelism.tensor_parallel_degree"),
-      other_names(integer_option("pipeline-model-parallel-size", kGroup, {1},
-                                 [](auto& o) -> auto& { return o.parallel.grid.pipeline; }, "pipeline stages p"),
+      other_names(integer_option(
+                      "pipeline-model-parallel-size", kGroup, {1},
+                      [](auto& o) -> auto& { return o.parallel.grid.pipeline; }, "pipeline stages p"),
                   "", "parallelism.pipeline_parallel_degree"),
       context_size(),
-      switch_option("sequence-parallel", kGroup, [](auto& o) -> auto& { return o.parallel.sequence_parallel; },
-                    "cut the sequence over the tensor ranks outside attention and MLP"),
+      switch_option(
+          "sequence-parallel", kGroup, [](auto& o) -> auto& { return o.parallel.sequence_parallel; },
+          "cut the sequence over the tensor ranks outside attention and MLP"),
       rank_order(),
       schedule(),
       derived_option("num-layers-per-virtual-pipeline-stage", ValueKind::Value, kGroup, "N",
                      "interleaved: layers of each model chunk"),
-      aliased(integer_option("num-virtual-stages-per-pipeline-rank", kGroup, {1},
-                             [](auto& o) -> auto& { return o.parallel.chunks; }, "interleaved: model chunks v per rank"),
+      aliased(integer_option(
+                  "num-virtual-stages-per-pipeline-rank", kGroup, {1},
+                  [](auto& o) -> auto& { return o.parallel.chunks; }, "interleaved: model chunks v per rank"),
               {"virtual-pipeline-model-parallel-size"}),
-      integer_option("microbatch-group-size-per-virtual-pipeline-stage", kGroup, {1},
-                     [](auto& o) -> auto& { return o.parallel.microbatch_group_size; },
-                     "interleaved: micro-batches that one chunk runs in a row; default p"),
-      integer_option("decoder-first-pipeline-num-layers", kGroup, {1},
-                     [](auto& o) -> auto& { return o.parallel.decoder_first_num_layers; }, "layers of the first stage"),
-      integer_option("decoder-last-pipeline-num-layers", kGroup, {1},
-                     [](auto& o) -> auto& { return o.parallel.decoder_last_num_layers; }, "layers of the last stage"),
+      integer_option(
+          "microbatch-group-size-per-virtual-pipeline-stage", kGroup, {1},
+          [](auto& o) -> auto& { return o.parallel.microbatch_group_size; },
+          "interleaved: micro-batches that one chunk runs in a row; default p"),
+      integer_option(
+          "decoder-first-pipeline-num-layers", kGroup, {1},
+          [](auto& o) -> auto& { return o.parallel.decoder_first_num_layers; }, "layers of the first stage"),
+      integer_option(
+          "decoder-last-pipeline-num-layers", kGroup, {1},
+          [](auto& o) -> auto& { return o.parallel.decoder_last_num_layers; }, "layers of the last stage"),
       layout(),
   };
 }
@@ -167,15 +177,15 @@ std::vector<OptionEntry> parallel_entries() {
            recompute_granularity(),
            recompute_method(),
            recompute_num_layers(),
-           switch_option("overlap-grad-reduce", kGroup,
-                         [](auto& o) -> auto& { return o.parallel.overlap_grad_reduce; },
-                         "reduce gradients while the backward pass runs (on unlike Megatron)"),
-           switch_option("overlap-p2p-communication", kGroup,
-                         [](auto& o) -> auto& { return o.parallel.overlap_p2p; },
-                         "send and receive activations while computing"),
-           other_names(integer_option("ddp-bucket-size", kGroup, {1},
-                                      [](auto& o) -> auto& { return o.parallel.ddp_bucket_size; },
-                                      "parameters per gradient bucket; default max(40e6, 1e6 dp)"),
+           switch_option(
+               "overlap-grad-reduce", kGroup, [](auto& o) -> auto& { return o.parallel.overlap_grad_reduce; },
+               "reduce gradients while the backward pass runs (on unlike Megatron)"),
+           switch_option(
+               "overlap-p2p-communication", kGroup, [](auto& o) -> auto& { return o.parallel.overlap_p2p; },
+               "send and receive activations while computing"),
+           other_names(integer_option(
+                           "ddp-bucket-size", kGroup, {1}, [](auto& o) -> auto& { return o.parallel.ddp_bucket_size; },
+                           "parameters per gradient bucket; default max(40e6, 1e6 dp)"),
                        "reduce_bucket_size", ""),
        }) {
     all.push_back(std::move(entry));

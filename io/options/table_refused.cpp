@@ -42,7 +42,11 @@ std::vector<Row> model_rows() {
       {"apply-layernorm-1p", Switch, Model, "norm weights are stored as they are, not minus one; leave it out"},
       {"apply-residual-connection-post-layernorm", Switch, Model, "layers are pre-norm only; leave it out"},
       {"use-rope-scaling", Switch, Model, "scaled rotary frequencies are not in this version; leave it out"},
-      {"rotary-seq-len-interpolation-factor", Value, Model, "rotary interpolation is not in this version; leave it out", {"1"}},
+      {"rotary-seq-len-interpolation-factor",
+       Value,
+       Model,
+       "rotary interpolation is not in this version; leave it out",
+       {"1"}},
       {"rotary-interleaved", Switch, Model, "rotary halves are not interleaved, as Megatron's default; leave it out"},
       {"init-method-xavier-uniform", Switch, Model, "initial weights are normal; leave it out"},
       {"embedding-init-method-std", Value, Model, "one standard deviation for all weights: use --init-method-std"},
@@ -71,7 +75,8 @@ std::vector<Row> parallel_rows() {
       {"hierarchical-context-parallel-sizes", List, Parallel, kCp},
       {"tp-comm-overlap", Switch, Parallel, kOverlap},
       {"delay-wgrad-compute", Switch, Parallel, "split backward schedules are not in this version; leave it out"},
-      {"overlap-p2p-communication-warmup-flush", Switch, Parallel, "the program fixes the order of messages; leave it out"},
+      {"overlap-p2p-communication-warmup-flush", Switch, Parallel,
+       "the program fixes the order of messages; leave it out"},
       {"account-for-embedding-in-pipeline-split", Switch, Parallel,
        "name the layers of each stage with --pipeline-model-parallel-layout or --decoder-first-pipeline-num-layers"},
       {"account-for-loss-in-pipeline-split", Switch, Parallel,
@@ -140,6 +145,25 @@ std::vector<Row> training_rows() {
   };
 }
 
+// Triax's own names of later versions.
+std::vector<Row> later_rows() {
+  using enum ValueKind;
+  using enum OptionGroup;
+  const char* const kLater = "not in this version; leave it out";
+  return {
+      {"zero-shard-group", Value, Parallel, kLater},
+      {"zero-hpz-partition-size", Value, Parallel, kLater, {"1"}},
+      {"zero-param-persistence-threshold", Value, Parallel, kLater},
+      {"grad-sync", Value, Parallel, kLater},
+      {"grad-compression", Value, Parallel, kLater, {"none"}},
+      {"max-staleness", Value, Parallel, kLater, {"0"}},
+      {"layout-invariant", Switch, Run, kLater},
+      {"clock", Value, Run, "virtual time is not in this version; leave it out", {"real"}},
+      {"hw", Value, Run, "the planner is not in this version; leave it out"},
+      {"num-parameters", Value, Model, "name the model with --model or its dimensions"},
+  };
+}
+
 struct Rename {
   const char* old_name;
   ValueKind kind;
@@ -150,7 +174,7 @@ struct Rename {
 
 std::vector<OptionEntry> refused_entries() {
   std::vector<OptionEntry> all;
-  for (const auto& rows : {model_rows(), parallel_rows(), training_rows()}) {
+  for (const auto& rows : {model_rows(), parallel_rows(), training_rows(), later_rows()}) {
     for (const Row& row : rows) {
       OptionEntry entry{.name = row.name, .kind = row.kind, .group = row.group, .help = ""};
       entry.status = OptionStatus::Refused;

@@ -6,8 +6,9 @@ namespace {
 
 // Shell scripts hand over '99,1,0' with its quotes when they expand an array unquoted.
 OptionEntry split() {
-  OptionEntry entry = text_option("split", OptionGroup::Data, "A,B,C", [](auto& o) -> auto& { return o.data.split; },
-                                  "weights of training, validation and test data");
+  OptionEntry entry = text_option(
+      "split", OptionGroup::Data, "A,B,C", [](auto& o) -> auto& { return o.data.split; },
+      "weights of training, validation and test data");
   entry.set = [](RunOptions& o, const std::vector<std::string>& values) -> std::string {
     std::string text = values[0];
     std::erase_if(text, [](char c) { return c == '\'' || c == '"'; });
@@ -28,8 +29,8 @@ OptionEntry split() {
 }
 
 OptionEntry device() {
-  OptionEntry entry = text_option("device", OptionGroup::Run, "cpu", [](auto& o) -> auto& { return o.control.device; },
-                                  "device of the math");
+  OptionEntry entry = text_option(
+      "device", OptionGroup::Run, "cpu", [](auto& o) -> auto& { return o.control.device; }, "device of the math");
   entry.set = [](RunOptions& o, const std::vector<std::string>& values) -> std::string {
     if (values[0] == "cuda" || values[0] == "cuda-emulated") return "this build has no CUDA module; use cpu";
     if (values[0] != "cpu") return "must be cpu";
@@ -40,8 +41,9 @@ OptionEntry device() {
 }
 
 OptionEntry seed() {
-  OptionEntry entry = text_option("seed", OptionGroup::Run, "N", [](auto& o) -> auto& { return o.control.run_dir; },
-                                  "seed of weights, dropout and data order");
+  OptionEntry entry = text_option(
+      "seed", OptionGroup::Run, "N", [](auto& o) -> auto& { return o.control.run_dir; },
+      "seed of weights, dropout and data order");
   entry.set = [](RunOptions& o, const std::vector<std::string>& values) -> std::string {
     const std::optional<int64_t> value = parse_integer(values[0]);
     if (!value || *value < 0 || *value > int64_t{0xffffffff}) return "must be a whole number from 0 to 4294967295";
@@ -69,63 +71,83 @@ OptionEntry check() {
 std::vector<OptionEntry> checkpoint_entries() {
   constexpr OptionGroup kGroup = OptionGroup::Checkpoint;
   return {
-      text_option("save", kGroup, "DIR", [](auto& o) -> auto& { return o.control.save; },
-                  "save weights there, at the end and at --save-interval"),
-      text_option("load", kGroup, "DIR", [](auto& o) -> auto& { return o.control.load; },
-                  "start from weights saved there; missing ones are a fresh start only when it equals --save"),
-      integer_option("save-interval", kGroup, {1}, [](auto& o) -> auto& { return o.control.save_interval; },
-                     "iterations between saves"),
+      text_option(
+          "save", kGroup, "DIR", [](auto& o) -> auto& { return o.control.save; },
+          "save weights there, at the end and at --save-interval"),
+      text_option(
+          "load", kGroup, "DIR", [](auto& o) -> auto& { return o.control.load; },
+          "start from weights saved there; missing ones are a fresh start only when it equals --save"),
+      integer_option(
+          "save-interval", kGroup, {1}, [](auto& o) -> auto& { return o.control.save_interval; },
+          "iterations between saves"),
   };
 }
 
 std::vector<OptionEntry> logging_entries() {
   constexpr OptionGroup kGroup = OptionGroup::Logging;
   return {
-      integer_option("log-interval", kGroup, {1}, [](auto& o) -> auto& { return o.control.log_interval; },
-                     "iterations between log lines (metrics.jsonl has every iteration)"),
-      switch_option("log-throughput", kGroup, [](auto& o) -> auto& { return o.control.log_throughput; },
-                    "TFLOP/s, tokens/s and MFU in the log line"),
-      integer_option("eval-interval", kGroup, {1}, [](auto& o) -> auto& { return o.control.eval_interval; },
-                     "iterations between evaluations"),
-      integer_option("eval-iters", kGroup, {0}, [](auto& o) -> auto& { return o.control.eval_iters; },
-                     "global batches per evaluation; 0 none"),
-      switch_option("tensorboard", kGroup, [](auto& o) -> auto& { return o.control.tensorboard; },
-                    "write TensorBoard event files"),
-      text_option("tensorboard-dir", kGroup, "DIR", [](auto& o) -> auto& { return o.control.tensorboard_dir; },
-                  "default RUN_DIR/tensorboard"),
-      text_option("metrics-file", kGroup, "FILE", [](auto& o) -> auto& { return o.control.metrics_file; },
-                  "default RUN_DIR/metrics.jsonl"),
-      real_option("peak-tflops", kGroup, kPositive, [](auto& o) -> auto& { return o.control.peak_tflops; },
-                  "peak of one rank, for MFU; default measured at start"),
+      integer_option(
+          "log-interval", kGroup, {1}, [](auto& o) -> auto& { return o.control.log_interval; },
+          "iterations between log lines (metrics.jsonl has every iteration)"),
+      switch_option(
+          "log-throughput", kGroup, [](auto& o) -> auto& { return o.control.log_throughput; },
+          "TFLOP/s, tokens/s and MFU in the log line"),
+      integer_option(
+          "eval-interval", kGroup, {1}, [](auto& o) -> auto& { return o.control.eval_interval; },
+          "iterations between evaluations"),
+      integer_option(
+          "eval-iters", kGroup, {0}, [](auto& o) -> auto& { return o.control.eval_iters; },
+          "global batches per evaluation; 0 none"),
+      switch_option(
+          "tensorboard", kGroup, [](auto& o) -> auto& { return o.control.tensorboard; },
+          "write TensorBoard event files"),
+      text_option(
+          "tensorboard-dir", kGroup, "DIR", [](auto& o) -> auto& { return o.control.tensorboard_dir; },
+          "default RUN_DIR/tensorboard"),
+      text_option(
+          "metrics-file", kGroup, "FILE", [](auto& o) -> auto& { return o.control.metrics_file; },
+          "default RUN_DIR/metrics.jsonl"),
+      real_option(
+          "peak-tflops", kGroup, kPositive, [](auto& o) -> auto& { return o.control.peak_tflops; },
+          "peak of one rank, for MFU; default measured at start"),
   };
 }
 
 std::vector<OptionEntry> run_entries() {
   constexpr OptionGroup kGroup = OptionGroup::Run;
   return {
-      derived_option("config", ValueKind::Value, kGroup, "FILE.cfg", "options from a file, key = value; the command line wins"),
+      derived_option("config", ValueKind::Value, kGroup, "FILE.cfg",
+                     "options from a file, key = value; the command line wins"),
       derived_option("help", ValueKind::Switch, kGroup, "", "this text"),
-      text_option("run-dir", kGroup, "DIR", [](auto& o) -> auto& { return o.control.run_dir; },
-                  "default runs/<model>-<layout>-<date or job>"),
+      text_option(
+          "run-dir", kGroup, "DIR", [](auto& o) -> auto& { return o.control.run_dir; },
+          "default runs/<model>-<layout>-<date or job>"),
       device(),
-      integer_option("threads", kGroup, {1}, [](auto& o) -> auto& { return o.control.threads; },
-                     "compute threads per rank; default OMP_NUM_THREADS, else cores / ranks of the host"),
+      integer_option(
+          "threads", kGroup, {1}, [](auto& o) -> auto& { return o.control.threads; },
+          "compute threads per rank; default OMP_NUM_THREADS, else cores / ranks of the host"),
       seed(),
-      switch_option("skip-train", kGroup, [](auto& o) -> auto& { return o.control.skip_train; },
-                    "only evaluate the weights of --load"),
-      integer_option("exit-interval", kGroup, {1}, [](auto& o) -> auto& { return o.control.exit_interval; },
-                     "stop after an iteration that this divides"),
-      real_option("exit-duration-in-mins", kGroup, kPositive,
-                  [](auto& o) -> auto& { return o.control.exit_duration_min; }, "stop after that many minutes"),
-      real_option("distributed-timeout-minutes", kGroup, kPositive,
-                  [](auto& o) -> auto& { return o.control.distributed_timeout_min; },
-                  "give up waiting for a peer after that many minutes"),
-      switch_option("shared-memory", kGroup, [](auto& o) -> auto& { return o.control.shared_memory; },
-                    "ranks of one host communicate through shared memory"),
-      integer_option("fake-nodes", kGroup, {1}, [](auto& o) -> auto& { return o.control.fake_nodes; },
-                     "pretend that a host is that many nodes"),
-      text_option("inject", kGroup, "SPEC", [](auto& o) -> auto& { return o.control.inject; },
-                  "delays and faults for tests"),
+      switch_option(
+          "skip-train", kGroup, [](auto& o) -> auto& { return o.control.skip_train; },
+          "only evaluate the weights of --load"),
+      integer_option(
+          "exit-interval", kGroup, {1}, [](auto& o) -> auto& { return o.control.exit_interval; },
+          "stop after an iteration that this divides"),
+      real_option(
+          "exit-duration-in-mins", kGroup, kPositive, [](auto& o) -> auto& { return o.control.exit_duration_min; },
+          "stop after that many minutes"),
+      real_option(
+          "distributed-timeout-minutes", kGroup, kPositive,
+          [](auto& o) -> auto& { return o.control.distributed_timeout_min; },
+          "give up waiting for a peer after that many minutes"),
+      switch_option(
+          "shared-memory", kGroup, [](auto& o) -> auto& { return o.control.shared_memory; },
+          "ranks of one host communicate through shared memory"),
+      integer_option(
+          "fake-nodes", kGroup, {1}, [](auto& o) -> auto& { return o.control.fake_nodes; },
+          "pretend that a host is that many nodes"),
+      text_option(
+          "inject", kGroup, "SPEC", [](auto& o) -> auto& { return o.control.inject; }, "delays and faults for tests"),
       check(),
   };
 }
@@ -135,31 +157,44 @@ std::vector<OptionEntry> run_entries() {
 std::vector<OptionEntry> data_entries() {
   constexpr OptionGroup kGroup = OptionGroup::Data;
   return {
-      list_option("data-path", kGroup, "[WEIGHT] PREFIX ...", [](auto& o) -> auto& { return o.data.data_path; },
-                  "prefixes of .bin/.idx pairs, each with its weight or none with"),
-      list_option("train-data-path", kGroup, "[WEIGHT] PREFIX ...",
-                  [](auto& o) -> auto& { return o.data.train_data_path; }, "training data, instead of --data-path"),
-      list_option("valid-data-path", kGroup, "[WEIGHT] PREFIX ...",
-                  [](auto& o) -> auto& { return o.data.valid_data_path; }, "validation data"),
-      list_option("test-data-path", kGroup, "[WEIGHT] PREFIX ...",
-                  [](auto& o) -> auto& { return o.data.test_data_path; }, "test data"),
+      list_option(
+          "data-path", kGroup, "[WEIGHT] PREFIX ...", [](auto& o) -> auto& { return o.data.data_path; },
+          "prefixes of .bin/.idx pairs, each with its weight or none with"),
+      list_option(
+          "train-data-path", kGroup, "[WEIGHT] PREFIX ...", [](auto& o) -> auto& { return o.data.train_data_path; },
+          "training data, instead of --data-path"),
+      list_option(
+          "valid-data-path", kGroup, "[WEIGHT] PREFIX ...", [](auto& o) -> auto& { return o.data.valid_data_path; },
+          "validation data"),
+      list_option(
+          "test-data-path", kGroup, "[WEIGHT] PREFIX ...", [](auto& o) -> auto& { return o.data.test_data_path; },
+          "test data"),
       split(),
-      text_option("data-cache-path", kGroup, "DIR", [](auto& o) -> auto& { return o.data.data_cache_path; },
-                  "where index files are kept"),
-      switch_option("mock-data", kGroup, [](auto& o) -> auto& { return o.data.mock_data; },
-                    "made-up tokens instead of data; needs --vocab-size or --model"),
-      switch_option("eod-mask-loss", kGroup, [](auto& o) -> auto& { return o.data.eod_mask_loss; },
-                    "no loss on end-of-document tokens"),
-      text_option("tokenizer-type", kGroup, "TYPE", [](auto& o) -> auto& { return o.data.tokenizer_type; },
-                  "default: that of the data's description"),
-      text_option("tokenizer-model", kGroup, "FILE", [](auto& o) -> auto& { return o.data.tokenizer_model; },
-                  "SentencePiece model, tokenizer.json or tiktoken ranks"),
-      text_option("vocab-file", kGroup, "FILE", [](auto& o) -> auto& { return o.data.vocab_file; }, "GPT-2 vocab.json"),
-      text_option("merge-file", kGroup, "FILE", [](auto& o) -> auto& { return o.data.merge_file; }, "GPT-2 merges.txt"),
-      text_option("tiktoken-pattern", kGroup, "v1|v2", [](auto& o) -> auto& { return o.data.tiktoken_pattern; },
-                  "split pattern of a tiktoken file"),
-      integer_option("tiktoken-num-special-tokens", kGroup, {0},
-                     [](auto& o) -> auto& { return o.data.tiktoken_num_special_tokens; }, "special tokens of a tiktoken file"),
+      text_option(
+          "data-cache-path", kGroup, "DIR", [](auto& o) -> auto& { return o.data.data_cache_path; },
+          "where index files are kept"),
+      switch_option(
+          "mock-data", kGroup, [](auto& o) -> auto& { return o.data.mock_data; },
+          "made-up tokens instead of data; needs --vocab-size or --model"),
+      switch_option(
+          "eod-mask-loss", kGroup, [](auto& o) -> auto& { return o.data.eod_mask_loss; },
+          "no loss on end-of-document tokens"),
+      text_option(
+          "tokenizer-type", kGroup, "TYPE", [](auto& o) -> auto& { return o.data.tokenizer_type; },
+          "default: that of the data's description"),
+      text_option(
+          "tokenizer-model", kGroup, "FILE", [](auto& o) -> auto& { return o.data.tokenizer_model; },
+          "SentencePiece model, tokenizer.json or tiktoken ranks"),
+      text_option(
+          "vocab-file", kGroup, "FILE", [](auto& o) -> auto& { return o.data.vocab_file; }, "GPT-2 vocab.json"),
+      text_option(
+          "merge-file", kGroup, "FILE", [](auto& o) -> auto& { return o.data.merge_file; }, "GPT-2 merges.txt"),
+      text_option(
+          "tiktoken-pattern", kGroup, "v1|v2", [](auto& o) -> auto& { return o.data.tiktoken_pattern; },
+          "split pattern of a tiktoken file"),
+      integer_option(
+          "tiktoken-num-special-tokens", kGroup, {0},
+          [](auto& o) -> auto& { return o.data.tiktoken_num_special_tokens; }, "special tokens of a tiktoken file"),
   };
 }
 

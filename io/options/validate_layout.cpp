@@ -1,3 +1,5 @@
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "base/error.h"
@@ -8,20 +10,19 @@ namespace {
 
 std::string world_fault(const comm::GridShape& grid, int world_size) {
   const int64_t replica = int64_t{grid.tensor} * grid.context * grid.pipeline;
-  return fmt::format("--tensor-model-parallel-size {} x --pipeline-model-parallel-size {} = {} ranks per replica: "
-                     "must divide the {} ranks of the run; use {} ranks, or a product of {}",
-                     grid.tensor, grid.pipeline, replica, world_size, nearest_multiples(replica, world_size),
-                     nearest_divisors(world_size, replica));
+  return fmt::format(
+      "--tensor-model-parallel-size {} x --pipeline-model-parallel-size {} = {} ranks per replica: "
+      "must divide the {} ranks of the run; use {} ranks, or a product of {}",
+      grid.tensor, grid.pipeline, replica, world_size, nearest_multiples(replica, world_size),
+      nearest_divisors(world_size, replica));
 }
 
-void check_tensor(const RunOptions& options, FaultList& faults) {
+// What t breaks, each as "must divide --hidden-size 64".
+std::vector<std::string> broken_rules(const RunOptions& options, int64_t tp) {
   const model::ModelConfig& m = options.model;
-  const int64_t tp = options.parallel.grid.tensor;
-  if (tp == 1) return;
+  std::vector<std::string> broken;
   const auto must_divide = [&](const char* option, int64_t value) {
-    if (value <= 0 || value % tp == 0) return;
-    faults.add("tensor-model-parallel-size", tp, fmt::format("must divide --{} {}", option, value),
-               nearest_divisors(value, tp));
+    if (value > 0 && value % tp != 0) broken.push_back(fmt::format("must divide --{} {}", option, value));
   };
   must_divide("num-attention-heads", m.num_attention_heads);
   must_divide("hidden-size", m.hidden_size);
@@ -29,10 +30,29 @@ void check_tensor(const RunOptions& options, FaultList& faults) {
   if (options.parallel.sequence_parallel) must_divide("seq-length", m.seq_length);
   const int64_t groups = m.num_query_groups;
   if (groups > 0 && groups % tp != 0 && tp % groups != 0) {
-    faults.add("tensor-model-parallel-size", tp,
-               fmt::format("must divide or be a multiple of --num-query-groups {}", groups),
-               tp < groups ? nearest_divisors(groups, tp) : nearest_multiples(groups, tp));
+    broken.push_back(fmt::format("must divide or be a multiple of --num-query-groups {}", groups));
   }
+  return broken;
+}
+
+// The values that it names keep every rule, not only the broken ones.
+void check_tensor(const RunOptions& options, int world_size, FaultList& faults) {
+  const comm::GridShape& grid = options.parallel.grid;
+  const std::vector<std::string> broken = broken_rules(options, grid.tensor);
+  if (broken.empty()) return;
+  const auto legal = [&](int64_t tp) {
+    return broken_rules(options, tp).empty() && world_size % (tp * grid.context * grid.pipeline) == 0;
+  };
+  std::vector<int64_t> values;
+  for (int64_t tp = grid.tensor - 1; tp >= 1 && values.empty(); --tp) {
+    if (legal(tp)) values.push_back(tp);
+  }
+  for (int64_t tp = grid.tensor + 1; tp <= world_size && values.size() < 2; ++tp) {
+    if (legal(tp)) values.push_back(tp);
+  }
+  faults.add(
+      "tensor-model-parallel-size", grid.tensor, fmt::format("{}", fmt::join(broken, ", ")),
+      values.empty() ? "other dimensions or another number of ranks" : fmt::format("{}", fmt::join(values, " or ")));
 }
 
 void check_stages(const RunOptions& options, FaultList& faults) {
@@ -80,8 +100,8 @@ void check_schedule_length(const RunOptions& options, int64_t dp, FaultList& fau
   if (dp == 0 || batch.micro_batch_size <= 0) return;
   const int64_t per_pass = batch.micro_batch_size * dp;
   const int64_t global = batch.global_batch_size == 0 ? per_pass : batch.global_batch_size;
-  const bool contradicts = (p.chunks > 1) != (p.schedule == parallel::ScheduleKind::Interleaved) ||
-                           (p.chunks > 1 && p.grid.pipeline == 1);
+  const bool contradicts =
+      (p.chunks > 1) != (p.schedule == parallel::ScheduleKind::Interleaved) || (p.chunks > 1 && p.grid.pipeline == 1);
   if (global % per_pass != 0 || contradicts) return;  // reported already
   parallel::ScheduleOptions schedule;
   schedule.kind = p.schedule;
@@ -103,7 +123,7 @@ int data_parallel_size(const comm::GridShape& grid, int world_size) {
 
 void check_layout(const RunOptions& options, int world_size, int64_t dp, FaultList& faults) {
   if (dp == 0) faults.text(world_fault(options.parallel.grid, world_size));
-  check_tensor(options, faults);
+  check_tensor(options, world_size, faults);
   check_stages(options, faults);
   check_recompute(options, faults);
   check_schedule_length(options, dp, faults);

@@ -42,13 +42,13 @@ void check_model(const model::ModelConfig& m, FaultList& faults) {
   }
   if (m.hidden_size > 0 && m.num_attention_heads > 0) check_attention(m, faults);
   if (m.position == model::PositionType::Learned && m.seq_length > m.max_position_embeddings) {
-    faults.add("seq-length", m.seq_length,
-               fmt::format("is longer than the learned positions, --max-position-embeddings {}",
-                           m.max_position_embeddings),
-               fmt::format("at most {}, or more positions", m.max_position_embeddings));
+    faults.add(
+        "seq-length", m.seq_length,
+        fmt::format("is longer than the learned positions, --max-position-embeddings {}", m.max_position_embeddings),
+        fmt::format("at most {}, or more positions", m.max_position_embeddings));
   }
-  for (const auto& [name, value] : {std::pair{"hidden-dropout", m.hidden_dropout},
-                                    std::pair{"attention-dropout", m.attention_dropout}}) {
+  for (const auto& [name, value] :
+       {std::pair{"hidden-dropout", m.hidden_dropout}, std::pair{"attention-dropout", m.attention_dropout}}) {
     if (!(value >= 0 && value < 1)) faults.add(name, value, "must be in [0, 1)", "0 to switch dropout off");
   }
 }

@@ -1,14 +1,26 @@
+#include "base/error.h"
+#include "io/data/blend.h"
 #include "io/options/fault_list.h"
 #include "io/options/values.h"
 
 namespace triax::io {
 namespace {
 
+void check_blend(const char* option, const std::vector<std::string>& words, FaultList& faults) {
+  if (words.empty()) return;
+  try {
+    parse_blend(option, words);
+  } catch (const ConfigError& error) {
+    faults.text(error.what());
+  }
+}
+
 // Files that a tokenizer type cannot do without.
 void check_tokenizer(const DataOptions& data, FaultList& faults) {
   const std::string& type = data.tokenizer_type;
   const auto needs = [&](const std::string& file, const char* option) {
-    if (file.empty()) faults.add("tokenizer-type", type, fmt::format("needs --{}", option), fmt::format("--{} FILE", option));
+    if (file.empty())
+      faults.add("tokenizer-type", type, fmt::format("needs --{}", option), fmt::format("--{} FILE", option));
   };
   if (type == "GPT2BPETokenizer") {
     needs(data.vocab_file, "vocab-file");
@@ -33,13 +45,19 @@ void check_data(const RunOptions& options, FaultList& faults) {
     return;
   }
   if (data.data_path.empty() && !per_split) {
-    faults.missing("data-path", "prefixes of .bin/.idx data made by `triax data build`; or --mock-data for made-up tokens");
+    faults.missing("data-path",
+                   "prefixes of .bin/.idx data made by `triax data build`; or --mock-data for made-up tokens");
   }
   if (!data.data_path.empty() && per_split) {
-    faults.text(fmt::format("--data-path {}: excludes --train-data-path, --valid-data-path and --test-data-path; use one "
-                            "or the others",
-                            join(data.data_path)));
+    faults.text(
+        fmt::format("--data-path {}: excludes --train-data-path, --valid-data-path and --test-data-path; use one "
+                    "or the others",
+                    join(data.data_path)));
   }
+  check_blend("--data-path", data.data_path, faults);
+  check_blend("--train-data-path", data.train_data_path, faults);
+  check_blend("--valid-data-path", data.valid_data_path, faults);
+  check_blend("--test-data-path", data.test_data_path, faults);
   if (per_split && data.train_data_path.empty() && !options.control.skip_train) {
     faults.missing("train-data-path", "the other splits are named one by one");
   }

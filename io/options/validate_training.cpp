@@ -81,7 +81,8 @@ void check_loss_scale(const RunOptions& options, FaultList& faults) {
   }
   if (fp16 && o.loss_scale == 0 && o.initial_loss_scale < o.min_loss_scale) {
     faults.add("initial-loss-scale", o.initial_loss_scale,
-               fmt::format("is below --min-loss-scale {}", o.min_loss_scale), fmt::format("{} or more", o.min_loss_scale));
+               fmt::format("is below --min-loss-scale {}", o.min_loss_scale),
+               fmt::format("{} or more", o.min_loss_scale));
   }
 }
 
@@ -111,13 +112,15 @@ void check_optimizer(const RunOptions& options, int64_t dp, FaultList& faults) {
     faults.add("min-lr", o.min_lr, fmt::format("is above --lr {}", o.lr), fmt::format("at most {}", o.lr));
   }
   if (o.lr > 0 && o.lr_warmup_init > o.lr) {
-    faults.add("lr-warmup-init", o.lr_warmup_init, fmt::format("is above --lr {}", o.lr), fmt::format("at most {}", o.lr));
+    faults.add("lr-warmup-init", o.lr_warmup_init, fmt::format("is above --lr {}", o.lr),
+               fmt::format("at most {}", o.lr));
   }
   if (o.lr_scaling != LrScaling::None && o.lr_base_batch_size <= 0) {
     faults.missing("lr-base-batch-size", "--lr-scaling needs the global batch for which --lr was chosen");
   }
   if (o.lr_scaling == LrScaling::None && o.lr_base_batch_size > 0) {
-    faults.add("lr-base-batch-size", o.lr_base_batch_size, "has no effect alone", "--lr-scaling linear or sqrt with it");
+    faults.add("lr-base-batch-size", o.lr_base_batch_size, "has no effect alone",
+               "--lr-scaling linear or sqrt with it");
   }
   check_units(options, faults);
   check_warmup(options, faults);

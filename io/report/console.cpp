@@ -19,11 +19,16 @@ double perplexity(double loss) { return std::exp(std::min(20.0, loss)); }
 
 const char* text_of(EndReason reason) {
   switch (reason) {
-    case EndReason::Finished: return "finished";
-    case EndReason::ExitInterval: return "exit interval";
-    case EndReason::ExitDuration: return "exit duration";
-    case EndReason::Signal: return "signal";
-    case EndReason::Failed: return "failed";
+    case EndReason::Finished:
+      return "finished";
+    case EndReason::ExitInterval:
+      return "exit interval";
+    case EndReason::ExitDuration:
+      return "exit duration";
+    case EndReason::Signal:
+      return "signal";
+    case EndReason::Failed:
+      return "failed";
   }
   return "";
 }
@@ -31,7 +36,8 @@ const char* text_of(EndReason reason) {
 std::string timestamp() {
   const auto now = std::chrono::system_clock::now();
   const auto micros = std::chrono::duration_cast<std::chrono::microseconds>(now.time_since_epoch()).count() % 1000000;
-  return fmt::format("[{:%Y-%m-%d %H:%M:%S}.{:06d}]", fmt::localtime(std::chrono::system_clock::to_time_t(now)), micros);
+  return fmt::format("[{:%Y-%m-%d %H:%M:%S}.{:06d}]", fmt::localtime(std::chrono::system_clock::to_time_t(now)),
+                     micros);
 }
 
 IterationLog::IterationLog(int64_t first_iteration, int64_t total_iterations, int64_t interval, Throughput throughput)
@@ -70,7 +76,8 @@ std::string IterationLog::line(const IterationRecord& last) const {
   if (throughput_ == Throughput::Show) {
     text += fmt::format(" throughput per GPU (TFLOP/s/GPU): {:.1f} |", tflops_ms_sum_ / ms);
   }
-  text += fmt::format(" learning rate: {:.6E} | global batch size: {:5d} |", last.learning_rate, last.global_batch_size);
+  text +=
+      fmt::format(" learning rate: {:.6E} | global batch size: {:5d} |", last.learning_rate, last.global_batch_size);
   if (advanced_ > 0) text += fmt::format(" lm loss: {:.6E} |", loss_sum_ / static_cast<double>(advanced_));
   text += fmt::format(" loss scale: {:.1f} | grad norm: {:.3f} |", last.loss_scale, last.grad_norm);
   if (last.num_zeros) text += fmt::format(" num zeros: {} |", *last.num_zeros);
@@ -84,8 +91,8 @@ std::string IterationLog::line(const IterationRecord& last) const {
 }
 
 std::string validation_lines(const EvaluationRecord& record) {
-  std::string text = fmt::format(" {} loss at iteration {} | lm loss value: {:.6E} | lm loss PPL: {:.6E} | ", record.split,
-                                 record.iteration, record.lm_loss, perplexity(record.lm_loss));
+  std::string text = fmt::format(" {} loss at iteration {} | lm loss value: {:.6E} | lm loss PPL: {:.6E} | ",
+                                 record.split, record.iteration, record.lm_loss, perplexity(record.lm_loss));
   if (record.bits_per_byte) text += fmt::format("bits per byte: {:.6f} | ", *record.bits_per_byte);
   const std::string dashes(text.size() + 1, '-');
   return dashes + "\n" + text + "\n" + dashes;

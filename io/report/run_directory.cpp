@@ -64,9 +64,10 @@ RunDirectory open_run_directory(const RunOptions& options, const RunFacts& facts
     const std::string& path = options.control.run_dir;
     const bool restart = is_restart(path, facts);
     if (holds_a_run(path) && !restart) {
-      throw ConfigError(fmt::format("--run-dir {}: holds another run (run.json), which is never overwritten; name a new "
-                                    "directory, or leave --run-dir out",
-                                    path));
+      throw ConfigError(
+          fmt::format("--run-dir {}: holds another run (run.json), which is never overwritten; name a new "
+                      "directory, or leave --run-dir out",
+                      path));
     }
     create(path);
     return {path, restart};

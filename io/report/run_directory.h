@@ -14,11 +14,11 @@ namespace triax::io {
 struct RunFacts {
   std::string version, commit, compiler;
   std::vector<std::string> command_line;
-  std::string slurm_job_id;                  ///< SLURM_JOB_ID, empty outside Slurm
+  std::string slurm_job_id;  ///< SLURM_JOB_ID, empty outside Slurm
   int world_size = 1;
-  std::vector<std::string> hosts;            ///< host of each rank
+  std::vector<std::string> hosts;  ///< host of each rank
   std::string device = "cpu";
-  std::string program_hash;                  ///< 16 hex digits
+  std::string program_hash;  ///< 16 hex digits
   std::string data_hash, tokenizer_hash;
   std::map<std::string, std::string> libraries;  ///< name -> version
   int64_t parameters = 0;
@@ -31,13 +31,14 @@ struct RunDirectory {
   std::string file(const std::string& name) const { return path + "/" + name; }
 };
 
-/// Called by one rank. Default name runs/<model>-<layout>-<date>, or -<SLURM_JOB_ID> under Slurm. A directory that holds
-/// a run goes on only with a restart of it: same Slurm job, same command line, not finished. Another run's is refused
-/// (ConfigError, --run-dir) or avoided by a suffix -2, -3 (default name).
+/// Called by one rank. Default name runs/<model>-<layout>-<date>, or -<SLURM_JOB_ID> under Slurm. A directory that
+/// holds a run goes on only with a restart of it: same Slurm job, same command line, not finished. Another run's is
+/// refused (ConfigError, --run-dir) or avoided by a suffix -2, -3 (default name).
 RunDirectory open_run_directory(const RunOptions& options, const RunFacts& facts);
 /// "tp2-pp2-dp2", with "-v2" for two model chunks per rank.
 std::string layout_name(const RunOptions& options);
-/// Writes run.json (a restart keeps the earlier one as run-1.json, run-2.json, ...) and resolved.cfg. Throws RunTimeError.
+/// Writes run.json (a restart keeps the earlier one as run-1.json, run-2.json, ...) and resolved.cfg. Throws
+/// RunTimeError.
 void write_run_files(const RunDirectory& directory, const ParsedOptions& parsed, const RunFacts& facts);
 std::string run_json(const ParsedOptions& parsed, const RunFacts& facts);
 /// Writes summary.json at the end of a run.

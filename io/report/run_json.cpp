@@ -20,11 +20,16 @@ using Json = nlohmann::ordered_json;
 
 const char* name_of(Origin origin) {
   switch (origin) {
-    case Origin::Default: return "default";
-    case Origin::Preset: return "preset";
-    case Origin::File: return "file";
-    case Origin::CommandLine: return "command line";
-    case Origin::Derived: return "derived";
+    case Origin::Default:
+      return "default";
+    case Origin::Preset:
+      return "preset";
+    case Origin::File:
+      return "file";
+    case Origin::CommandLine:
+      return "command line";
+    case Origin::Derived:
+      return "derived";
   }
   return "";
 }
@@ -53,13 +58,16 @@ bool tells_of_a_secret(std::string_view name) {
 }
 
 bool allowed(std::string_view name) {
-  constexpr std::array<std::string_view, 13> kPrefixes = {"OMP_", "GOMP_", "KMP_",  "MPICH_", "MPIR_",     "HYDRA_",  "UCX_",
-                                                          "FI_",  "DNNL_", "ONEDNN_", "NCCL_", "OPENBLAS_", "TRIAX_"};
-  constexpr std::array<std::string_view, 14> kNames = {
-      "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_MAX_CONNECTIONS", "MALLOC_ARENA_MAX", "LD_PRELOAD",
-      "SLURM_JOB_ID",         "SLURM_JOB_NAME",              "SLURM_JOB_NODELIST", "SLURM_JOB_NUM_NODES",
-      "SLURM_NTASKS",         "SLURM_NTASKS_PER_NODE",       "SLURM_CPUS_PER_TASK", "SLURM_RESTART_COUNT",
-      "SLURM_JOB_PARTITION",  "SLURM_CPU_BIND"};
+  constexpr std::array<std::string_view, 13> kPrefixes = {"OMP_",   "GOMP_",     "KMP_",  "MPICH_", "MPIR_",
+                                                          "HYDRA_", "UCX_",      "FI_",   "DNNL_",  "ONEDNN_",
+                                                          "NCCL_",  "OPENBLAS_", "TRIAX_"};
+  constexpr std::array<std::string_view, 14> kNames = {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_MAX_CONNECTIONS",
+                                                       "MALLOC_ARENA_MAX",     "LD_PRELOAD",
+                                                       "SLURM_JOB_ID",         "SLURM_JOB_NAME",
+                                                       "SLURM_JOB_NODELIST",   "SLURM_JOB_NUM_NODES",
+                                                       "SLURM_NTASKS",         "SLURM_NTASKS_PER_NODE",
+                                                       "SLURM_CPUS_PER_TASK",  "SLURM_RESTART_COUNT",
+                                                       "SLURM_JOB_PARTITION",  "SLURM_CPU_BIND"};
   if (tells_of_a_secret(name)) return false;
   for (const std::string_view one : kNames) {
     if (name == one) return true;

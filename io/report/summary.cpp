@@ -42,14 +42,15 @@ std::string RunSummary::text(EndReason reason) const {
   if (records_.empty()) return fmt::format(" run ended: {}, no iteration made\n", text_of(reason));
   const Medians m = medians();
   const auto skipped = std::count_if(records_.begin(), records_.end(), [](const auto& r) { return r.skipped; });
-  std::string text = fmt::format(" run ended: {} at iteration {} | iterations made: {} | skipped: {} | last lm loss: {:.6E}\n",
-                                 text_of(reason), records_.back().iteration, records_.size(), skipped,
-                                 records_.back().lm_loss);
+  std::string text =
+      fmt::format(" run ended: {} at iteration {} | iterations made: {} | skipped: {} | last lm loss: {:.6E}\n",
+                  text_of(reason), records_.back().iteration, records_.size(), skipped, records_.back().lm_loss);
   text += fmt::format(" median step: {:.1f} ms (last {} iterations) | tokens/s: {:.1f} | TFLOP/s per rank: {:.4f} |",
                       m.step_ms, m.counted, m.tokens_per_s, m.model_tflops);
   text += m.mfu > 0 ? fmt::format(" MFU: {:.1f}%\n", 100 * m.mfu) : " MFU: peak unknown\n";
   text += fmt::format(
-      " bubble: {:.1f}% | exposed communication: {:.1f} ms | waited for data: {:.1f} ms | peak memory per rank: {:.1f} MiB\n",
+      " bubble: {:.1f}% | exposed communication: {:.1f} ms | waited for data: {:.1f} ms | peak memory per rank: {:.1f} "
+      "MiB\n",
       100 * m.bubble, m.exposed_ms, m.data_wait_ms, static_cast<double>(m.peak_memory) / 1048576);
   return text;
 }

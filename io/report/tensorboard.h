@@ -15,7 +15,8 @@ uint32_t crc32c(std::string_view bytes);
 uint32_t masked_crc32c(std::string_view bytes);
 /// length (8, little endian), masked crc of these 8, data, masked crc of data.
 std::string tfrecord(std::string_view data);
-/// Event { double wall_time = 1; int64 step = 2; Summary summary = 5 { Value { string tag = 1; float simple_value = 2 } } }
+/// Event { double wall_time = 1; int64 step = 2; Summary summary = 5 { Value { string tag = 1; float simple_value = 2 }
+/// } }
 std::string scalar_event(double wall_time_s, int64_t step, std::string_view tag, float value);
 
 /// Writes <directory>/events.out.tfevents.<seconds>.<host>, creating the directory. Throws RunTimeError.

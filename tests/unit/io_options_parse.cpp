@@ -64,9 +64,7 @@ TEST(Parse, of_bf16_fp16_fp64_the_later_replaces_the_earlier) {
 }
 
 TEST(Parse, every_switch_has_no_and_equals) {
-  const auto overlap = [](const std::string& arg) {
-    return parse_options({arg}).options.parallel.overlap_grad_reduce;
-  };
+  const auto overlap = [](const std::string& arg) { return parse_options({arg}).options.parallel.overlap_grad_reduce; };
   EXPECT_FALSE(overlap("--no-overlap-grad-reduce"));
   EXPECT_FALSE(overlap("--overlap-grad-reduce=false"));
   EXPECT_TRUE(overlap("--no-overlap-grad-reduce=false"));
@@ -83,7 +81,8 @@ TEST(Parse, numbers_are_read_wholly) {
   EXPECT_EQ(fault_of({"--num-layers", "12x"}), "--num-layers 12x: must be a whole number");
   EXPECT_EQ(fault_of({"--num-layers", "1e3"}), "--num-layers 1e3: must be a whole number");
   EXPECT_EQ(fault_of({"--num-layers", "0"}), "--num-layers 0: must be at least 1");
-  EXPECT_EQ(fault_of({"--num-layers", "99999999999999999999"}), "--num-layers 99999999999999999999: must be a whole number");
+  EXPECT_EQ(fault_of({"--num-layers", "99999999999999999999"}),
+            "--num-layers 99999999999999999999: must be a whole number");
   EXPECT_EQ(fault_of({"--lr", "-1"}), "--lr -1: must be at least 0");
   EXPECT_EQ(fault_of({"--lr", "nan"}), "--lr nan: must be a number");
   EXPECT_EQ(fault_of({"--hidden-dropout", "1"}), "--hidden-dropout 1: must be in [0, 1)");
@@ -92,7 +91,8 @@ TEST(Parse, numbers_are_read_wholly) {
 
 TEST(Parse, abbreviations_and_junk_are_refused) {
   EXPECT_EQ(fault_of({"--hidden", "7"}), "--hidden: unknown option; did you mean --hidden-size?");
-  EXPECT_EQ(fault_of({"--micro_batch_size", "7"}), "--micro_batch_size: unknown option; did you mean --micro-batch-size?");
+  EXPECT_EQ(fault_of({"--micro_batch_size", "7"}),
+            "--micro_batch_size: unknown option; did you mean --micro-batch-size?");
   EXPECT_EQ(fault_of({"--tensor-model-paralel-size", "2"}),
             "--tensor-model-paralel-size: unknown option; did you mean --tensor-model-parallel-size?");
   EXPECT_EQ(fault_of({"--qqqqqqqqqqqq"}), "--qqqqqqqqqqqq: unknown option; --help lists all");
@@ -104,8 +104,8 @@ TEST(Parse, abbreviations_and_junk_are_refused) {
 }
 
 TEST(Parse, all_faults_come_in_one_message) {
-  const std::string fault =
-      fault_of({"--lr", "fast", "--num-layers", "0", "--hiden-size", "64", "--num-experts", "8", "--batch-size", "4", "x"});
+  const std::string fault = fault_of(
+      {"--lr", "fast", "--num-layers", "0", "--hiden-size", "64", "--num-experts", "8", "--batch-size", "4", "x"});
   EXPECT_TRUE(fault.starts_with("6 faults in the options:\n")) << fault;
   EXPECT_NE(fault.find("--lr fast: must be a number"), std::string::npos);
   EXPECT_NE(fault.find("did you mean --hidden-size?"), std::string::npos);
@@ -114,7 +114,8 @@ TEST(Parse, all_faults_come_in_one_message) {
 }
 
 TEST(Parse, refused_options_give_their_reason_and_their_harmless_value_passes) {
-  EXPECT_NE(fault_of({"--context-parallel-size", "2"}).find("context parallelism is not in this version"), std::string::npos);
+  EXPECT_NE(fault_of({"--context-parallel-size", "2"}).find("context parallelism is not in this version"),
+            std::string::npos);
   EXPECT_EQ(fault_of({"--context-parallel-size", "1"}), "");
   EXPECT_NE(fault_of({"--use-distributed-optimizer"}).find("the result is the same"), std::string::npos);
   EXPECT_EQ(fault_of({"--no-use-distributed-optimizer"}), "");
@@ -129,9 +130,11 @@ TEST(Parse, refused_options_give_their_reason_and_their_harmless_value_passes) {
 }
 
 TEST(Parse, inert_options_are_listed_once) {
-  const ParsedOptions parsed = parse_options({"--use-mcore-models", "--transformer-impl", "transformer_engine", "--wandb-project",
-                                              "x", "--use-mcore-models", "--no-gradient-accumulation-fusion"});
-  EXPECT_EQ(parsed.options.inert, (Args{"use-mcore-models", "transformer-impl", "wandb-project", "no-gradient-accumulation-fusion"}));
+  const ParsedOptions parsed =
+      parse_options({"--use-mcore-models", "--transformer-impl", "transformer_engine", "--wandb-project", "x",
+                     "--use-mcore-models", "--no-gradient-accumulation-fusion"});
+  EXPECT_EQ(parsed.options.inert,
+            (Args{"use-mcore-models", "transformer-impl", "wandb-project", "no-gradient-accumulation-fusion"}));
 }
 
 TEST(Parse, a_config_file_is_overridden_by_the_command_line) {
@@ -192,40 +195,53 @@ TEST(Derive, widths_follow_megatron) {
 }
 
 TEST(Derive, query_groups) {
-  EXPECT_EQ(parse_options(with(kSmall, {"--group-query-attention", "--num-query-groups", "2"})).options.model.num_query_groups, 2);
+  EXPECT_EQ(parse_options(with(kSmall, {"--group-query-attention", "--num-query-groups", "2"}))
+                .options.model.num_query_groups,
+            2);
   EXPECT_EQ(parse_options(with(kSmall, {"--group-query-attention"})).options.model.num_query_groups, 1);
-  EXPECT_NE(fault_of(with(kSmall, {"--num-query-groups", "2"})).find("needs --group-query-attention"), std::string::npos);
+  EXPECT_NE(fault_of(with(kSmall, {"--num-query-groups", "2"})).find("needs --group-query-attention"),
+            std::string::npos);
 }
 
 TEST(Derive, virtual_stages_choose_the_schedule) {
   const Args pipeline = with(kSmall, {"--pipeline-model-parallel-size", "2"});
-  const ParallelOptions p = parse_options(with(pipeline, {"--num-layers-per-virtual-pipeline-stage", "1"})).options.parallel;
+  const ParallelOptions p =
+      parse_options(with(pipeline, {"--num-layers-per-virtual-pipeline-stage", "1"})).options.parallel;
   EXPECT_EQ(p.chunks, 2);
   EXPECT_EQ(p.schedule, parallel::ScheduleKind::Interleaved);
   EXPECT_EQ(parse_options(pipeline).options.parallel.schedule, parallel::ScheduleKind::OneFOneB);
-  const ParallelOptions layout = parse_options(with(pipeline, {"--pipeline-model-parallel-layout", "Et|t|t|tL"})).options.parallel;
+  const ParallelOptions layout =
+      parse_options(with(pipeline, {"--pipeline-model-parallel-layout", "Et|t|t|tL"})).options.parallel;
   EXPECT_EQ(layout.chunks, 2);
   EXPECT_EQ(layout.layer_list, (std::vector<int64_t>{1, 1, 1, 1}));
-  EXPECT_NE(fault_of(with(pipeline, {"--num-layers-per-virtual-pipeline-stage", "3"})).find("must divide the 2 layers"), std::string::npos);
-  EXPECT_NE(fault_of(with(pipeline, {"--pipeline-model-parallel-layout", "2,1,1"})).find("3 stages are not a multiple"), std::string::npos);
-  EXPECT_NE(fault_of(with(pipeline, {"--num-layers-per-virtual-pipeline-stage", "1", "--num-virtual-stages-per-pipeline-rank", "3"}))
-                .find("means 2; give one of the two"), std::string::npos);
+  EXPECT_NE(fault_of(with(pipeline, {"--num-layers-per-virtual-pipeline-stage", "3"})).find("must divide the 2 layers"),
+            std::string::npos);
+  EXPECT_NE(fault_of(with(pipeline, {"--pipeline-model-parallel-layout", "2,1,1"})).find("3 stages are not a multiple"),
+            std::string::npos);
+  EXPECT_NE(fault_of(with(pipeline, {"--num-layers-per-virtual-pipeline-stage", "1",
+                                     "--num-virtual-stages-per-pipeline-rank", "3"}))
+                .find("means 2; give one of the two"),
+            std::string::npos);
 }
 
 TEST(Derive, recompute_rules) {
   EXPECT_EQ(parse_options({"--recompute-activations"}).options.parallel.recompute.granularity,
             parallel::RecomputeGranularity::Selective);
-  EXPECT_NE(fault_of({"--recompute-granularity", "full"}).find("needs --recompute-method uniform or block"), std::string::npos);
-  EXPECT_NE(fault_of({"--recompute-granularity", "selective", "--recompute-method", "block"}).find("only --recompute-granularity full"),
+  EXPECT_NE(fault_of({"--recompute-granularity", "full"}).find("needs --recompute-method uniform or block"),
             std::string::npos);
-  EXPECT_EQ(fault_of({"--recompute-granularity", "full", "--recompute-method", "block", "--recompute-num-layers", "2"}), "");
+  EXPECT_NE(fault_of({"--recompute-granularity", "selective", "--recompute-method", "block"})
+                .find("only --recompute-granularity full"),
+            std::string::npos);
+  EXPECT_EQ(fault_of({"--recompute-granularity", "full", "--recompute-method", "block", "--recompute-num-layers", "2"}),
+            "");
 }
 
 TEST(Derive, sequence_parallel_at_tp_1_is_accepted_and_said) {
   const ParsedOptions one = parse_options({"--sequence-parallel"});
   EXPECT_FALSE(one.options.parallel.sequence_parallel);
   ASSERT_EQ(one.notes.size(), 1u);
-  EXPECT_TRUE(parse_options({"--sequence-parallel", "--tensor-model-parallel-size", "2"}).options.parallel.sequence_parallel);
+  EXPECT_TRUE(
+      parse_options({"--sequence-parallel", "--tensor-model-parallel-size", "2"}).options.parallel.sequence_parallel);
 }
 
 TEST(Layout, megatrons_strings_and_counts) {
@@ -234,7 +250,8 @@ TEST(Layout, megatrons_strings_and_counts) {
   EXPECT_EQ(parse_layout("Ett|(tt|)*2ttL"), (Counts{2, 2, 2, 2}));
   EXPECT_EQ(parse_layout("Et*3|((t|)*2t*2|)*2L"), (Counts{3, 1, 1, 2, 1, 1, 2, 0}));
   EXPECT_EQ(parse_layout("8,8,7,7"), (Counts{8, 8, 7, 7}));
-  for (const char* bad : {"Et|mL", "Et|t", "tt|tL", "E(t|L", "Et)L", "Et*L", "Et*0L", "EtxL", "1,,2", "", "E(t*99999)*99999L"}) {
+  for (const char* bad :
+       {"Et|mL", "Et|t", "tt|tL", "E(t|L", "Et)L", "Et*L", "Et*0L", "EtxL", "1,,2", "", "E(t*99999)*99999L"}) {
     EXPECT_THROW(parse_layout(bad), ConfigError) << bad;
   }
 }

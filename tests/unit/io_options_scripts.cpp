@@ -4,8 +4,8 @@
 #include <sstream>
 
 #include "base/error.h"
-#include "io/options/validate.h"
 #include "io/options/options.h"
+#include "io/options/validate.h"
 #include "io/options/values.h"
 
 using namespace triax;
@@ -100,9 +100,10 @@ TEST(Scripts, llama3_8b_fp8_names_all_that_would_change_the_result) {
 
 TEST(Scripts, llama3_8b_in_bf16_parses_as_written) {
   std::string words = kLlama3;
-  for (const char* part : {"--apply-layernorm-1p ", "--decoupled-lr 5.0e-4 --decoupled-min-lr 4.5e-5 ",
-                           "--grad-reduce-in-bf16 ", "--use-distributed-optimizer ",
-                           "--fp8-format hybrid --fp8-amax-history-len 1024 --fp8-amax-compute-algo max --fp8-param-gather "}) {
+  for (const char* part :
+       {"--apply-layernorm-1p ", "--decoupled-lr 5.0e-4 --decoupled-min-lr 4.5e-5 ", "--grad-reduce-in-bf16 ",
+        "--use-distributed-optimizer ",
+        "--fp8-format hybrid --fp8-amax-history-len 1024 --fp8-amax-compute-algo max --fp8-param-gather "}) {
     words = without(words, part);
   }
   ParsedOptions parsed = parse_options(split_blanks(words));
@@ -129,7 +130,8 @@ TEST(Scripts, llama3_8b_in_bf16_parses_as_written) {
 // flags.md 4.1: what 266 training configurations of Megatron-LM use. Each is known: honoured, inert or refused.
 TEST(Scripts, the_most_used_names_are_known) {
   const std::string names =
-      "num-layers hidden-size num-attention-heads seq-length max-position-embeddings micro-batch-size global-batch-size "
+      "num-layers hidden-size num-attention-heads seq-length max-position-embeddings micro-batch-size "
+      "global-batch-size "
       "train-iters lr min-lr lr-decay-style lr-decay-iters lr-warmup-fraction weight-decay clip-grad bf16 "
       "tensor-model-parallel-size pipeline-model-parallel-size data-path split data-cache-path vocab-file save load "
       "save-interval eval-interval eval-iters log-interval timing-log-level tensorboard-dir log-timers-to-tensorboard "
@@ -138,10 +140,12 @@ TEST(Scripts, the_most_used_names_are_known) {
       "attention-softmax-in-fp32 attention-backend sequence-parallel use-distributed-optimizer "
       "no-gradient-accumulation-fusion disable-bias-linear num-experts moe-router-topk moe-router-load-balancing-type "
       "attention-dropout hidden-dropout overlap-grad-reduce overlap-param-gather expert-model-parallel-size "
-      "untie-embeddings-and-output-weights position-embedding-type context-parallel-size ffn-hidden-size init-method-std "
+      "untie-embeddings-and-output-weights position-embedding-type context-parallel-size ffn-hidden-size "
+      "init-method-std "
       "kv-channels swiglu normalization adam-beta1 adam-beta2 tokenizer-type group-query-attention num-query-groups "
       "exit-interval num-layers-per-virtual-pipeline-stage log-throughput rotary-percent lr-warmup-samples manual-gc "
-      "distributed-timeout-minutes num-workers calculate-per-token-loss recompute-activations rotary-base tokenizer-model "
+      "distributed-timeout-minutes num-workers calculate-per-token-loss recompute-activations rotary-base "
+      "tokenizer-model "
       "make-vocab-size-divisible-by exit-duration-in-mins train-samples lr-decay-samples wandb-project wandb-exp-name "
       "use-flash-attn fp16 seed mock-data no-mmap-bin-files norm-epsilon optimizer adam-eps";
   const std::vector<std::string> all = split_blanks(names);

@@ -17,8 +17,8 @@ namespace {
 // Every field of the options as text, also those that no option writes.
 std::string all_of(const RunOptions& o) {
   std::ostringstream text;
-  text << resolved_cfg(o) << o.parallel.grid.data << ' ' << o.batch.num_micro_batches << ' ' << o.batch.train_iters << ' '
-       << o.data.vocab_size << ' ' << o.model.vocab_size;
+  text << resolved_cfg(o) << o.parallel.grid.data << ' ' << o.batch.num_micro_batches << ' ' << o.batch.train_iters
+       << ' ' << o.data.vocab_size << ' ' << o.model.vocab_size;
   return text.str();
 }
 
@@ -47,7 +47,8 @@ TEST(ResolvedCfg, repeats_the_run) {
       "--recompute-activations --pipeline-model-parallel-size 2 --pipeline-model-parallel-layout Ett|ttttL "
       "--lr-scaling linear --lr-base-batch-size 4 --disable-bias-linear --add-qkv-bias --loss-scale 128",
       4);
-  expect_round_trip("--model gpt2-124m --no-bf16 --seq-length 128 --skip-train --load x --data-path a --micro-batch-size 1", 1);
+  expect_round_trip(
+      "--model gpt2-124m --no-bf16 --seq-length 128 --skip-train --load x --data-path a --micro-batch-size 1", 1);
 }
 
 TEST(ResolvedCfg, writes_every_model_field) {
@@ -89,8 +90,10 @@ TEST(Table, names_are_unique_and_each_entry_is_whole) {
 
 TEST(Table, a_getter_reads_back_what_its_setter_wrote) {
   const std::map<std::string, std::string> samples = {
-      {"split", "1,2,3"}, {"device", "cpu"}, {"check", "replicas"}, {"pipeline-model-parallel-layout", "1,2"},
-      {"zero-stage", "0"}, {"lr-warmup-fraction", "0.5"}, {"rotary-percent", "0.5"}};
+      {"split", "1,2,3"},       {"device", "cpu"},
+      {"check", "replicas"},    {"pipeline-model-parallel-layout", "1,2"},
+      {"zero-stage", "0"},      {"lr-warmup-fraction", "0.5"},
+      {"rotary-percent", "0.5"}};
   for (const OptionEntry& entry : option_table()) {
     if (!entry.get || entry.status != OptionStatus::Honoured || entry.name == "group-query-attention") continue;
     std::string value = "17";

@@ -1,11 +1,10 @@
 // Megatron-LM's log lines, character by character, and the averages between them.
-#include "io/report/console.h"
-
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 #include <regex>
 
+#include "io/report/console.h"
 #include "io/report/summary.h"
 
 using namespace triax::io;
@@ -38,21 +37,23 @@ TEST(IterationLog, prints_megatrons_line) {
   IterationRecord r = record(10, 10.90824, 219.1);
   r.num_zeros = 1616;
   r.params_norm = 283.1234;
-  EXPECT_EQ(without_time(log.add(r).value()),
-            " [T] iteration       10/      50 | consumed samples:          320 | elapsed time per iteration (ms): 219.1 | "
-            "learning rate: 1.500000E-04 | global batch size:    32 | lm loss: 1.090824E+01 | loss scale: 1.0 | grad norm: "
-            "1.234 | num zeros: 1616 | params norm: 283.123 | number of skipped iterations:   0 | number of nan "
-            "iterations:   0 |");
+  EXPECT_EQ(
+      without_time(log.add(r).value()),
+      " [T] iteration       10/      50 | consumed samples:          320 | elapsed time per iteration (ms): 219.1 | "
+      "learning rate: 1.500000E-04 | global batch size:    32 | lm loss: 1.090824E+01 | loss scale: 1.0 | grad norm: "
+      "1.234 | num zeros: 1616 | params norm: 283.123 | number of skipped iterations:   0 | number of nan "
+      "iterations:   0 |");
 }
 
 TEST(IterationLog, averages_since_the_last_line_and_first_line_resets_nothing) {
   IterationLog log(1, 5, 2, Throughput::Show);
   EXPECT_NE(log.add(record(1, 4, 100)).value().find("lm loss: 4.000000E+00"), std::string::npos);
-  EXPECT_EQ(without_time(log.add(record(2, 2, 300)).value()),
-            " [T] iteration        2/       5 | consumed samples:           64 | elapsed time per iteration (ms): 200.0 | "
-            "throughput per GPU (TFLOP/s/GPU): 2.0 | learning rate: 1.500000E-04 | global batch size:    32 | lm loss: "
-            "3.000000E+00 | loss scale: 1.0 | grad norm: 1.234 | number of skipped iterations:   0 | number of nan "
-            "iterations:   0 | tokens/s: 5000.0 | MFU: 25.0% |");
+  EXPECT_EQ(
+      without_time(log.add(record(2, 2, 300)).value()),
+      " [T] iteration        2/       5 | consumed samples:           64 | elapsed time per iteration (ms): 200.0 | "
+      "throughput per GPU (TFLOP/s/GPU): 2.0 | learning rate: 1.500000E-04 | global batch size:    32 | lm loss: "
+      "3.000000E+00 | loss scale: 1.0 | grad norm: 1.234 | number of skipped iterations:   0 | number of nan "
+      "iterations:   0 | tokens/s: 5000.0 | MFU: 25.0% |");
   IterationRecord skipped = record(3, 1e30, 10);
   skipped.skipped = true;
   EXPECT_EQ(log.add(skipped), std::nullopt);
@@ -81,7 +82,8 @@ TEST(ValidationLines, are_megatrons) {
   EvaluationRecord r;
   r.iteration = 1000;
   r.lm_loss = 3.1;
-  const std::string text = " validation loss at iteration 1000 | lm loss value: 3.100000E+00 | lm loss PPL: 2.219795E+01 | ";
+  const std::string text =
+      " validation loss at iteration 1000 | lm loss value: 3.100000E+00 | lm loss PPL: 2.219795E+01 | ";
   const std::string dashes(text.size() + 1, '-');
   EXPECT_EQ(validation_lines(r), dashes + "\n" + text + "\n" + dashes);
   r.lm_loss = 50;

@@ -50,9 +50,9 @@ TEST(Metrics, floats_read_back_to_the_same_bits) {
   EXPECT_EQ(json["learning_rate"].get<double>(), r.learning_rate);
   EXPECT_EQ(json["comm_bytes"].get<double>(), r.comm_bytes);
   EXPECT_TRUE(json["tokens_per_s"].is_null());
-  for (const char* key : {"iteration", "lm_loss", "grad_norm", "learning_rate", "loss_scale", "consumed_samples",
-                          "consumed_tokens", "step_ms", "tokens_per_s", "comm_bytes", "model_tflops", "bubble_fraction",
-                          "data_wait_ms"}) {
+  for (const char* key :
+       {"iteration", "lm_loss", "grad_norm", "learning_rate", "loss_scale", "consumed_samples", "consumed_tokens",
+        "step_ms", "tokens_per_s", "comm_bytes", "model_tflops", "bubble_fraction", "data_wait_ms"}) {
     EXPECT_TRUE(json.contains(key)) << key;
   }
   EXPECT_EQ(metrics_json(r).find('\n'), std::string::npos);
@@ -92,11 +92,11 @@ TEST(TensorBoard, crc32c_has_the_published_check_values) {
 TEST(TensorBoard, an_event_is_these_bytes) {
   const std::string event = scalar_event(1.5, 300, "lm loss", 2.0f);
   const std::string expected(
-      "\x09\x00\x00\x00\x00\x00\x00\xf8\x3f"              // wall_time = 1.5
-      "\x10\xac\x02"                                      // step = 300
-      "\x2a\x10\x0a\x0e"                                  // summary, 16 bytes, value, 14 bytes
-      "\x0a\x07lm loss"                                   // tag
-      "\x15\x00\x00\x00\x40",                             // simple_value = 2
+      "\x09\x00\x00\x00\x00\x00\x00\xf8\x3f"  // wall_time = 1.5
+      "\x10\xac\x02"                          // step = 300
+      "\x2a\x10\x0a\x0e"                      // summary, 16 bytes, value, 14 bytes
+      "\x0a\x07lm loss"                       // tag
+      "\x15\x00\x00\x00\x40",                 // simple_value = 2
       30);
   EXPECT_EQ(event, expected);
 }
@@ -133,7 +133,9 @@ TEST(TensorBoard, files_read_back) {
   EXPECT_NE(file.path().find(directory + "/events.out.tfevents."), std::string::npos);
   const std::vector<std::string> records = read_records(content(file.path()));
   ASSERT_EQ(records.size(), 1u + 12u + 2u);
-  EXPECT_NE(records[0].find("\x1a\x0d" "brain.Event:2"), std::string::npos);
+  EXPECT_NE(records[0].find("\x1a\x0d"
+                            "brain.Event:2"),
+            std::string::npos);
   double wall_time = 0;
   std::memcpy(&wall_time, records[1].data() + 1, 8);
   EXPECT_EQ(records[1], scalar_event(wall_time, 3, "lm loss", 1.25f));
@@ -144,7 +146,8 @@ TEST(TensorBoard, files_read_back) {
 }
 
 ParsedOptions run_options(const std::string& more) {
-  ParsedOptions parsed = parse_options(split_blanks("--model t1 --micro-batch-size 1 --train-iters 4 --lr 1e-3 --mock-data " + more));
+  ParsedOptions parsed =
+      parse_options(split_blanks("--model t1 --micro-batch-size 1 --train-iters 4 --lr 1e-3 --mock-data " + more));
   resolve(parsed.options, 4);
   return parsed;
 }

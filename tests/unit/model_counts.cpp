@@ -1,8 +1,7 @@
 // Parameters per rank and floating-point operations against formulas in closed form.
-#include "model/counts.h"
-
 #include <gtest/gtest.h>
 
+#include "model/counts.h"
 #include "model/presets.h"
 
 using namespace triax::model;

@@ -31,8 +31,8 @@ TEST(Presets, parameter_counts_are_the_published_ones) {
 
 TEST(Presets, table_1_has_the_sizes_of_the_paper) {
   const std::vector<std::pair<std::string, double>> billions = {
-      {"1.7b", 1.7},  {"3.6b", 3.6},  {"7.5b", 7.5},     {"18b", 18.4},    {"39b", 39.1},
-      {"76b", 76.1},  {"145b", 145.6}, {"310b", 310.1}, {"530b", 529.6}, {"1t", 1008.0}};
+      {"1.7b", 1.7}, {"3.6b", 3.6},   {"7.5b", 7.5},   {"18b", 18.4},   {"39b", 39.1},
+      {"76b", 76.1}, {"145b", 145.6}, {"310b", 310.1}, {"530b", 529.6}, {"1t", 1008.0}};
   for (const auto& [name, size] : billions) {
     EXPECT_NEAR(static_cast<double>(parameters("megatron-" + name)) / 1e9, size, 0.051) << name;
   }

@@ -1,0 +1,96 @@
+#!/usr/bin/env bash
+# The binary as a user runs it: triax.sh TRIAX SOURCE. Dispatch, exit codes, refusals printed once, a run directory that
+# repeats its run.
+set -u
+triax=$1
+source_dir=$2
+mpiexec=${MPIEXEC:-mpiexec}
+export OMP_NUM_THREADS=1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+faults=0
+
+fault() {
+  echo "FAULT: $1"
+  faults=$((faults + 1))
+}
+
+# expect CODE TEXT COMMAND...: the exit code, and a text somewhere in the output (as a fixed string).
+expect() {
+  local code=$1 text=$2
+  shift 2
+  local output
+  output=$("$@" 2>&1)
+  local got=$?
+  if [ $got -ne "$code" ] || ! grep -qF -- "$text" <<<"$output"; then
+    fault "$*: exit code $got (want $code), wanted \"$text\" in:"
+    sed 's/^/    /' <<<"$output"
+  fi
+}
+
+# expect_once TEXT COMMAND...: exactly one line has the text, however many ranks there are.
+expect_once() {
+  local text=$1
+  shift
+  local lines
+  lines=$("$@" 2>&1 | grep -cF -- "$text")
+  [ "$lines" -eq 1 ] || fault "$*: \"$text\" stands in $lines lines"
+}
+
+ranks() { "$mpiexec" -n "$@"; }
+train=("$triax" train --config "$source_dir/configs/parity-t1.cfg")
+
+expect 0 'usage: triax COMMAND' "$triax" --help
+expect 2 'usage: triax COMMAND' "$triax"
+expect 0 'compiler' "$triax" --version
+expect 0 'llama3-70b' "$triax" --list-models
+expect 0 'llama3-70b' "$triax" train --list-models
+expect 2 'did you mean options?' "$triax" optins
+expect 2 'plan: this command is not in this version' "$triax" plan
+expect 0 '--micro-batch-size N' "$triax" train --help
+expect 0 '--eval-split' "$triax" train --help
+expect 2 'takes --markdown or nothing' "$triax" options --html
+"$triax" options --markdown >from-megatron.md
+cmp from-megatron.md "$source_dir/docs/from-megatron.md" || fault 'docs/from-megatron.md is not current'
+"$triax" options >/dev/full 2>full.txt && fault 'a full disk looks like success'
+
+expect 0 '4 ranks on 1 node(s): tensor 2 x pipeline 2 x data 1' ranks 4 "$triax" topo \
+  --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2
+expect 0 'tp   {0,1} {2,3}' ranks 4 "$triax" topo --tensor-model-parallel-size 2
+expect 0 'on 2 node(s)' ranks 4 "$triax" topo --fake-nodes 2
+expect 2 'must divide the 4 ranks' ranks 4 "$triax" topo --tensor-model-parallel-size 3
+
+# Refusals: before anything is made, exit code 2, said once by all ranks together.
+expect 2 'did you mean --hidden-size?' ranks 2 "${train[@]}" --hidden 7
+expect 2 '2 faults in the run:' ranks 2 "${train[@]}" --min-lr 1 --micro-batch-size 3
+expect_once 'faults in the run' ranks 4 "${train[@]}" --min-lr 1 --micro-batch-size 3
+expect 2 'sharded optimizer states are not in this version' ranks 2 "${train[@]}" --use-distributed-optimizer
+expect 2 'or --mock-data for made-up tokens' ranks 2 "${train[@]}" --no-mock-data
+[ ! -e runs ] || fault 'a refused run left a run directory'
+
+# A run leaves its directory; resolved.cfg alone repeats it to the last bit.
+layout=(--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --sequence-parallel --train-iters 4)
+expect 0 'run ended: finished at iteration 4' ranks 4 "${train[@]}" "${layout[@]}" --run-dir first --use-mcore-models
+for file in run.json resolved.cfg metrics.jsonl summary.json; do
+  [ -s first/$file ] || fault "first/$file is missing"
+done
+ls first/tensorboard/events.out.tfevents.* >/dev/null || fault 'no TensorBoard file'
+[ "$(grep -c '"iteration"' first/metrics.jsonl)" -eq 4 ] || fault 'metrics.jsonl has not 4 lines'
+sed '/^run-dir/d' first/resolved.cfg >again.cfg
+expect 0 'finished at iteration 4' ranks 4 "$triax" train --config again.cfg --run-dir second
+losses() { grep -o '"iteration":[0-9]*,"lm_loss":[^,]*,"grad_norm":[^,]*' "$1/metrics.jsonl"; }
+[ -n "$(losses first)" ] || fault 'no losses in metrics.jsonl'
+[ "$(losses first)" = "$(losses second)" ] || fault "losses differ: $(losses first) and $(losses second)"
+cmp first/resolved.cfg <(sed 's/^run-dir = second/run-dir = first/' second/resolved.cfg) || fault 'resolved.cfg differs'
+expect 2 'holds another run' ranks 4 "${train[@]}" "${layout[@]}" --run-dir first
+expect 0 'finished' ranks 4 "${train[@]}" "${layout[@]}"
+ls -d runs/t1-tp2-pp2-dp1-20* >/dev/null || fault 'no run directory of the default name'
+
+# One log line: Megatron-LM's, as its tools read it.
+"$mpiexec" -n 1 "${train[@]}" --train-iters 1 --run-dir third 2>/dev/null |
+  grep -qE '^ \[[0-9-]+ [0-9:.]+\] iteration +1/ +1 \| consumed samples: +8 \| elapsed time per iteration \(ms\): [0-9.]+ \| throughput per GPU \(TFLOP/s/GPU\): [0-9.]+ \| learning rate: 1\.000000E-03 \| global batch size:     8 \| lm loss: [0-9.]+E\+00 \| loss scale: 1\.0 \| grad norm: [0-9.]+ \| number of skipped iterations:   0 \| number of nan iterations:   0 \|' ||
+  fault 'the log line is not Megatron-LM'"'"'s'
+
+[ $faults -eq 0 ] && echo "ok: triax"
+exit $((faults > 0))
