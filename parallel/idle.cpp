@@ -50,4 +50,19 @@ IdleSplit IdleAccount::finish(int64_t pass_end_ps, int64_t norm_start_ps, int64_
   return split;
 }
 
+IdleAccount account_of(std::span<const Op> ops, std::span<const OpTime> times, std::span<const int64_t> flight_ps) {
+  IdleAccount account(phase_borders(ops));
+  for (size_t k = 0; k < ops.size(); ++k) {
+    const auto [start, stop] = times[k];
+    const OpKind kind = ops[k].kind;
+    if (is_compute(kind)) account.compute(start, stop);
+    if (kind == OpKind::LoadBatch) account.load(start, stop);
+    if (is_receive(kind)) account.receive(static_cast<int>(k), start, stop, flight_ps.empty() ? 0 : flight_ps[k]);
+    const bool beside = kind == OpKind::ReduceGradients && ops[k].stream == Stream::Data;
+    const bool sum = kind == OpKind::ReduceGradients || kind == OpKind::SumTied || kind == OpKind::SumTensorPartial;
+    if (sum && !beside) account.collective(start, stop);
+  }
+  return account;
+}
+
 }  // namespace triax::parallel

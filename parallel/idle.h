@@ -9,6 +9,12 @@
 
 namespace triax::parallel {
 
+/// When an op ran, from the start of the step.
+struct OpTime {
+  int64_t start_ps = 0, stop_ps = 0;
+  bool operator==(const OpTime&) const = default;
+};
+
 enum class IdleCause : uint8_t {
   Fill,        ///< waits before the position's first backward, without what its message spent on the wire
   Drain,       ///< waits after its last forward, and from its last backward until the whole pipeline has ended
@@ -61,5 +67,9 @@ class IdleAccount {
   int64_t pending_sync_ps_ = 0;  ///< sums since the last compute op: hidden by the drain if none follows
   int64_t busy_ps_ = 0, first_ps_ = -1, last_ps_ = 0;
 };
+
+/// Feeds the op times of one position, real or virtual, in the order of the program. `flight_ps[k]`: time on the wire
+/// of the message of op k, where it is a receive; empty: unknown, so that no wait counts as PeerToPeer.
+IdleAccount account_of(std::span<const Op> ops, std::span<const OpTime> times, std::span<const int64_t> flight_ps);
 
 }  // namespace triax::parallel

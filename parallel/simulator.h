@@ -18,11 +18,6 @@
 
 namespace triax::parallel {
 
-struct OpTime {
-  int64_t start_ps = 0, stop_ps = 0;
-  bool operator==(const OpTime&) const = default;
-};
-
 struct SimulationOptions {
   int replicas = 1;  ///< data-parallel; folded to one where they run alike
   TimeOptions time;
