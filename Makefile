@@ -40,7 +40,8 @@ build: configure
 # The demo needs the program alone, not the tests.
 demo: setup configure
 	@$(run) cmake --build --preset $(PRESET) --parallel $(JOBS) --target triax
-	@scripts/demo.sh $(build)/bin/triax
+	@launcher=$$(sed -n 's/^MPIEXEC_EXECUTABLE:[^=]*=//p' $(build)/CMakeCache.txt); \
+	TRIAX_LAUNCHER="$${TRIAX_LAUNCHER:-$$launcher -n}" scripts/demo.sh $(build)/bin/triax
 
 check: setup build
 	@$(run) scripts/check.sh $(PRESET) $(build)
