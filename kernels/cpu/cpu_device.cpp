@@ -87,7 +87,10 @@ void CpuDevice::fill(Tensor x, double value) {
   kernels(DType::Float64)
       .copy[static_cast<size_t>((ensure(is_math_type(x.dtype()), "fill: dtype"), x.dtype()))](&value, element, 1);
   for_runs(threads_, x, x, [&](char* run, char*, int64_t n) {
-    for (int64_t i = 0; i < n; ++i) memcpy(run + i * size, element, static_cast<size_t>(size));
+    memcpy(run, element, static_cast<size_t>(size));
+    for (int64_t done = 1; done < n; done *= 2) {  // copies of what is there already
+      memcpy(run + done * size, run, static_cast<size_t>(std::min(done, n - done) * size));
+    }
   });
 }
 
