@@ -1,6 +1,7 @@
 // Hash table from a pair of token ids to the merge it makes: open addressing, built once, read by many threads.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 

@@ -66,8 +66,11 @@ fresh; echo '// see /home/someone/notes' >>"$tree/base/a.h"; expect machine_path
 fresh; sed -i 's/1.2.3/1.2.4/' "$tree/CITATION.cff"; expect version 'CITATION.cff: version 1.2.4'
 fresh; sed -i 's/1.2.3/1.2/' "$tree/CMakeLists.txt"; expect version 'not MAJOR.MINOR.PATCH'
 fresh; echo 'std::string s();' >>"$tree/base/a.h"; expect headers 'a header does not compile alone' "${headers[@]}"
-fresh; sed -i 1d "$tree/base/a.h"; echo 'struct Twice {};' >>"$tree/base/a.h"
+fresh; sed -i 1d "$tree/base/a.h"; expect headers 'base/a.h: no #pragma once' "${headers[@]}"
+fresh; echo 'std::string s();' >>"$tree/base/a.h"; printf '#include <string>\n#include "base/a.h"\n' >"$tree/base/a.cpp"
 expect headers 'a header does not compile alone' "${headers[@]}"
+fresh; echo 'std::string s();' >>"$tree/base/a.h"; printf '#include "base/a.h"\n' >"$tree/base/a.cpp"
+expect headers ok "${headers[@]}"  # the build itself stops at this one
 
 [ $wrong -eq 0 ] || exit 1
 echo "ok: every structure test fails where it must"
