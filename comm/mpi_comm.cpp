@@ -1,5 +1,7 @@
 #include "comm/mpi_comm.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -38,14 +40,20 @@ MpiCommunicator::MpiCommunicator(MpiComm comm, GroupInfo group, MemoryProvider& 
 void MpiCommunicator::start_operation(Operation op) {
   current_ = op;
   ++sequence_;
+  clear();
+}
+
+void MpiCommunicator::clear() {
   requests_.clear();
   peers_.clear();
+  expected_.clear();
 }
 
 void MpiCommunicator::post_send(int peer, const std::byte* data, int64_t bytes) {
   for (int64_t at = 0; at < bytes; at += kMessageBytes) {
     requests_.push_back(MPI_REQUEST_NULL);
     peers_.push_back(peer);
+    expected_.push_back(-1);
     TRIAX_MPI(MPI_Isend(data + at, static_cast<int>(std::min(bytes - at, kMessageBytes)), MPI_BYTE, peer, 0,
                         collectives_.get(), &requests_.back()));
   }
@@ -53,17 +61,27 @@ void MpiCommunicator::post_send(int peer, const std::byte* data, int64_t bytes) 
 
 void MpiCommunicator::post_recv(int peer, std::byte* data, int64_t bytes) {
   for (int64_t at = 0; at < bytes; at += kMessageBytes) {
+    const int count = static_cast<int>(std::min(bytes - at, kMessageBytes));
     requests_.push_back(MPI_REQUEST_NULL);
     peers_.push_back(peer);
-    TRIAX_MPI(MPI_Irecv(data + at, static_cast<int>(std::min(bytes - at, kMessageBytes)), MPI_BYTE, peer, 0,
-                        collectives_.get(), &requests_.back()));
+    expected_.push_back(count);
+    TRIAX_MPI(MPI_Irecv(data + at, count, MPI_BYTE, peer, 0, collectives_.get(), &requests_.back()));
   }
 }
 
 void MpiCommunicator::complete() {
-  wait_all(requests_, peers_, group_, current_, sequence_);
-  requests_.clear();
-  peers_.clear();
+  statuses_.resize(requests_.size());
+  wait_all(requests_, peers_, group_, current_, sequence_, statuses_);
+  for (size_t i = 0; i < expected_.size(); ++i) {
+    if (expected_[i] < 0) continue;
+    int received = 0;
+    TRIAX_MPI(MPI_Get_count(&statuses_[i], MPI_BYTE, &received));
+    if (received == expected_[i]) continue;
+    throw RunTimeError(
+        fmt::format("group {} {} #{}: rank {} expects {} bytes of rank {}, but got {}: their calls differ", group_.name,
+                    name_of(current_), sequence_, group_.rank, expected_[i], peers_[i], received));
+  }
+  clear();
 }
 
 std::byte* MpiCommunicator::scratch(int64_t bytes) {

@@ -28,9 +28,10 @@ class MpiCommunicator final : public MpiGroup {
 
  private:
   void start_operation(Operation op);
+  void clear();
   void post_send(int peer, const std::byte* data, int64_t bytes);
   void post_recv(int peer, std::byte* data, int64_t bytes);
-  /// Waits for all that was posted.
+  /// Waits for all that was posted; RunTimeError when a peer sent another number of bytes.
   void complete();
   std::byte* scratch(int64_t bytes);
 
@@ -45,7 +46,9 @@ class MpiCommunicator final : public MpiGroup {
   Buffer scratch_;
   std::vector<Buffer> symmetric_;
   std::vector<MPI_Request> requests_;
-  std::vector<int> peers_;  ///< of each request
+  std::vector<int> peers_;     ///< of each request
+  std::vector<int> expected_;  ///< bytes that each request receives; -1 for a send
+  std::vector<MPI_Status> statuses_;
   std::vector<const std::byte*> sources_;
   Operation current_ = Operation::Barrier;
   int64_t sequence_ = 0;

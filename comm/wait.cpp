@@ -56,12 +56,13 @@ bool Backoff::pause() {
 }
 
 void wait_all(std::span<MPI_Request> requests, std::span<const int> peers, const GroupInfo& group, Operation op,
-              int64_t sequence) {
+              int64_t sequence, std::span<MPI_Status> statuses) {
   if (requests.empty()) return;
   Backoff backoff(group);
+  MPI_Status* into = statuses.empty() ? MPI_STATUSES_IGNORE : statuses.data();
   int done = 0;
   while (true) {
-    TRIAX_MPI(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE));
+    TRIAX_MPI(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, into));
     if (done != 0) return;
     if (backoff.pause()) continue;
     std::vector<int> missing;

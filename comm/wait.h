@@ -46,9 +46,9 @@ class Backoff {
 };
 
 /// Completes all requests (they become MPI_REQUEST_NULL) or throws PeerLost. peers[i]: group rank that requests[i]
-/// talks to; may be empty.
+/// talks to; may be empty. statuses: as many as requests, or none.
 void wait_all(std::span<MPI_Request> requests, std::span<const int> peers, const GroupInfo& group, Operation op,
-              int64_t sequence);
+              int64_t sequence, std::span<MPI_Status> statuses = {});
 
 /// Lets the kernel wake this thread from short sleeps within 1 us instead of 50 us.
 void set_timer_slack();

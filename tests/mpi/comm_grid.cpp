@@ -181,9 +181,20 @@ TEST_F(Grid, barriers_when_ranks_outnumber_cores) {
   }
 }
 
-/// Differing calls are told apart before any data moves.
+/// Inside a host, differing calls are told apart before any data moves.
 TEST_F(Grid, mismatched_collectives_are_an_error) {
+  if (test::session().local_size() != test::session().size()) GTEST_SKIP() << "needs all ranks on one host";
   ProcessGrid grid(test::session(), options_of());
+  const Tensor t = tensor(DType::Float32, 100);
+  const int64_t count = grid.world().rank() == 1 ? 99 : 100;
+  EXPECT_THROW(grid.world().all_reduce(t.range(0, count), ReduceOp::Sum).wait(), RunTimeError);
+}
+
+/// Over messages, differing sizes are found by the ranks that get too little or too much.
+TEST_F(Grid, mismatched_sizes_over_messages_are_an_error) {
+  GridOptions options = options_of();
+  options.shared_memory = false;
+  ProcessGrid grid(test::session(), options);
   const Tensor t = tensor(DType::Float32, 100);
   const int64_t count = grid.world().rank() == 1 ? 99 : 100;
   EXPECT_THROW(grid.world().all_reduce(t.range(0, count), ReduceOp::Sum).wait(), RunTimeError);
