@@ -1,8 +1,8 @@
 #include "comm/host_comm.h"
 
 #include <algorithm>
-#include <cstring>
 
+#include "comm/copy_bytes.h"
 #include "comm/reduce_kernels.h"
 
 namespace triax::comm {
@@ -12,10 +12,6 @@ constexpr int kEveryRank = -1;
 
 std::byte* bytes_of(const Tensor& t) { return static_cast<std::byte*>(t.data()); }
 int64_t width(DType dtype) { return static_cast<int64_t>(size_of(dtype)); }
-
-void copy_bytes(std::byte* to, const std::byte* from, int64_t bytes) {
-  if (bytes > 0 && to != from) std::memmove(to, from, static_cast<size_t>(bytes));
-}
 
 bool overlap(const Tensor& a, const Tensor& b) {
   return bytes_of(a) < bytes_of(b) + b.bytes() && bytes_of(b) < bytes_of(a) + a.bytes();

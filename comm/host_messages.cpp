@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
+
+#include "comm/copy_bytes.h"
 
 namespace triax::comm {
 
@@ -61,7 +62,7 @@ class HostMessages::Receiving final : public Work::State {
     }
     if (notice.bytes > 0) {
       const std::byte* from = owner_->memory_->at(owner_->local_ranks_[static_cast<size_t>(peer_)], notice.offset);
-      std::memcpy(tensor_.data(), from, static_cast<size_t>(notice.bytes));
+      copy_bytes(static_cast<std::byte*>(tensor_.data()), from, notice.bytes);
     }
     give_back(notice);
   }
@@ -105,7 +106,7 @@ Work HostMessages::send(Tensor t, int peer, int tag) {
   const bool copied = offset < 0 && t.bytes() > 0;
   if (copied) {
     Buffer buffer = copies_arena_.allocate(static_cast<size_t>(t.bytes()), MemoryCategory::Communication);
-    std::memcpy(buffer.data(), t.data(), static_cast<size_t>(t.bytes()));
+    copy_bytes(static_cast<std::byte*>(buffer.data()), static_cast<const std::byte*>(t.data()), t.bytes());
     offset = memory_->offset_of(buffer.data(), t.bytes());
     copies_.push_back({peer, position, std::move(buffer)});
   }

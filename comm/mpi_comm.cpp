@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 
+#include "comm/copy_bytes.h"
 #include "comm/mpi_check.h"
 #include "comm/reduce_kernels.h"
 
@@ -18,10 +18,6 @@ constexpr int64_t kScratchBytes = int64_t{16} << 20;  // of the inputs of one re
 
 std::byte* bytes_of(const Tensor& t) { return static_cast<std::byte*>(t.data()); }
 int64_t width(DType dtype) { return static_cast<int64_t>(size_of(dtype)); }
-
-void copy_bytes(std::byte* to, const std::byte* from, int64_t bytes) {
-  if (bytes > 0 && to != from) std::memmove(to, from, static_cast<size_t>(bytes));
-}
 
 MpiComm duplicate(MPI_Comm comm) {
   MpiComm copy;
