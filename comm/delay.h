@@ -20,7 +20,7 @@ struct DelayRule {
 };
 
 /// Rules separated by commas: GROUP:fixed:TIME or GROUP:uniform:LEAST:MOST[:seed=N], times with the unit us, ms or s.
-/// "dp:fixed:20ms", "all:uniform:0:2ms:seed=7". Throws ConfigError for --inject-delay.
+/// "dp:fixed:20ms", "all:uniform:0:2ms:seed=7". Anything else: ConfigError.
 std::vector<DelayRule> parse_delay_spec(const std::string& spec);
 
 /// Sleeps before every operation, as long as the rules of this group say; drawn from (seed, world rank, number of the

@@ -1,5 +1,5 @@
-// Point-to-point messages in flight between hosts move only inside MPI calls: a rank that computes, or sleeps in a barrier
-// of its tp group, would hold up the very peer it waits for.
+// Messages in flight between hosts move only inside MPI calls: a rank that computes, or sleeps in a barrier of its tp
+// group, would hold up the very peer it waits for.
 #pragma once
 
 #include <atomic>
