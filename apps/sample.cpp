@@ -74,9 +74,10 @@ void check(const SampleRequest& r) {
 std::unique_ptr<io::Tokenizer> tokenizer_of(const io::WeightsReader& file, const SampleRequest& r) {
   const io::WeightsHeader& header = file.header();
   if (header.tokenizer_hash.empty()) {
-    throw ConfigError(fmt::format("sample: {} was trained on data without a tokenizer (mock data, or data without a "
-                                  "description), so there is no text to show",
-                                  file.path()));
+    throw ConfigError(
+        fmt::format("sample: {} was trained on data without a tokenizer (mock data, or data without a "
+                    "description), so there is no text to show",
+                    file.path()));
   }
   io::TokenizerOptions options = header.tokenizer;
   if (!r.tokenizer.model.empty()) options.model = r.tokenizer.model;
@@ -84,10 +85,10 @@ std::unique_ptr<io::Tokenizer> tokenizer_of(const io::WeightsReader& file, const
   if (!r.tokenizer.merge_file.empty()) options.merge_file = r.tokenizer.merge_file;
   std::unique_ptr<io::Tokenizer> tokenizer = io::make_tokenizer(options);
   if (tokenizer->hash() != header.tokenizer_hash) {
-    throw ConfigError(fmt::format("sample: the weights were trained with tokenizer {}, {} is {}: give the right files with "
-                                  "--tokenizer-model or --vocab-file and --merge-file",
-                                  header.tokenizer_hash, options.model.empty() ? options.vocab_file : options.model,
-                                  tokenizer->hash()));
+    throw ConfigError(fmt::format(
+        "sample: the weights were trained with tokenizer {}, {} is {}: give the right files with "
+        "--tokenizer-model or --vocab-file and --merge-file",
+        header.tokenizer_hash, options.model.empty() ? options.vocab_file : options.model, tokenizer->hash()));
   }
   return tokenizer;
 }
@@ -132,7 +133,8 @@ int sample_command(const std::vector<std::string>& args) {
     return 0;
   }
   check(request);
-  return run_with_session([&](comm::MpiSession& session, RankName& name) { return sample_on_ranks(session, name, request); });
+  return run_with_session(
+      [&](comm::MpiSession& session, RankName& name) { return sample_on_ranks(session, name, request); });
 }
 
 }  // namespace triax::apps

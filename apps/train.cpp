@@ -77,9 +77,8 @@ int train_command(const std::vector<std::string>& args) {
   request.command_line.push_back("triax");
   request.command_line.push_back("train");
   request.command_line.insert(request.command_line.end(), args.begin(), args.end());
-  return run_with_session([&](comm::MpiSession& session, RankName& name) {
-    return run_on_ranks(session, name, request, extra, args);
-  });
+  return run_with_session(
+      [&](comm::MpiSession& session, RankName& name) { return run_on_ranks(session, name, request, extra, args); });
 }
 
 }  // namespace triax::apps

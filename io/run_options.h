@@ -29,6 +29,7 @@ struct ParallelOptions {
   std::vector<int64_t> layer_list;            ///< --pipeline-model-parallel-layout as counts, empty: not given
   bool sequence_parallel = false;
   parallel::ScheduleKind schedule = parallel::ScheduleKind::OneFOneB;
+  std::string schedule_file;  ///< of --pipeline-schedule csv:FILE
   int microbatch_group_size = 0;              ///< interleaved G; 0: p
   parallel::Recompute recompute;
   int zero_stage = 0;

@@ -52,8 +52,8 @@ Failure share(comm::Communicator& world, const Failure& mine, int rank) {
 }  // namespace
 
 void run_collectively(comm::Communicator& world, TakePart take_part, const std::function<void()>& task) {
-  std::future<void> future = take_part == TakePart::Yes ? std::async(std::launch::async, task)
-                                                        : std::async(std::launch::deferred, [] {});
+  std::future<void> future =
+      take_part == TakePart::Yes ? std::async(std::launch::async, task) : std::async(std::launch::deferred, [] {});
   for (bool waiting = true; waiting;) {
     // Whoever has nothing to do waits in the all-reduce.
     const bool ready = take_part == TakePart::No || future.wait_for(kBeat) == std::future_status::ready;

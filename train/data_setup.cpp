@@ -51,9 +51,10 @@ std::optional<io::DatasetDescription> common_description(const std::vector<std::
     if (!d) continue;
     text += fmt::format("{} {} {} {};", d->tokenizer_hash, d->documents, d->tokens, d->text_bytes);
     if (common && common->tokenizer_hash != d->tokenizer_hash) {
-      throw ConfigError(fmt::format("--data-path: {} and {} were made with different tokenizers ({}, {}), so their ids "
-                                    "mean different things: build both with one",
-                                    first, prefix, common->tokenizer_hash, d->tokenizer_hash));
+      throw ConfigError(
+          fmt::format("--data-path: {} and {} were made with different tokenizers ({}, {}), so their ids "
+                      "mean different things: build both with one",
+                      first, prefix, common->tokenizer_hash, d->tokenizer_hash));
     }
     if (!common) first = prefix;
     common = d;
@@ -87,15 +88,17 @@ DataFacts inspect_data(const io::RunOptions& options) {
   facts.vocab_size = data.vocab_size > 0 ? data.vocab_size : options.model.vocab_size;
   if (facts.vocab_size == 0 && facts.tokenizer) facts.vocab_size = facts.tokenizer->vocab_size();
   if (facts.vocab_size == 0) {
-    throw ConfigError("--data-path: the data have no description (<prefix>.json) that names a vocabulary: give "
-                      "--vocab-size N or --tokenizer-type, or build the data with triax data build");
+    throw ConfigError(
+        "--data-path: the data have no description (<prefix>.json) that names a vocabulary: give "
+        "--vocab-size N or --tokenizer-type, or build the data with triax data build");
   }
   if (facts.tokenizer && facts.vocab_size < facts.tokenizer->vocab_size()) {
     throw ConfigError(fmt::format("--vocab-size {}: the tokenizer has ids up to {}: use {} or more", facts.vocab_size,
                                   facts.tokenizer->vocab_size() - 1, facts.tokenizer->vocab_size()));
   }
   if (data.eod_mask_loss && !facts.eod) {
-    throw ConfigError("--eod-mask-loss: neither the data's description nor the tokenizer names an end-of-document token");
+    throw ConfigError(
+        "--eod-mask-loss: neither the data's description nor the tokenizer names an end-of-document token");
   }
   return facts;
 }

@@ -12,26 +12,27 @@ using parallel::OpKind;
 
 namespace {
 
-constexpr size_t kStaged = 2;
 size_t direction_of(const Op& send) { return send.kind == OpKind::SendActivation ? 0 : 1; }
 
 }  // namespace
 
-Executor::Executor(std::span<const Op> ops, int chunks, int num_micro_batches, comm::Communicator& pipeline,
-                   kernels::Device& device, Arena& arena, const MessageShape& message, ReceiveAhead ahead)
+Executor::Executor(std::span<const Op> ops, const parallel::LayerMap& layers, int num_micro_batches,
+                   comm::Communicator& pipeline, kernels::Device& device, Arena& arena, const MessageShape& message,
+                   ReceiveAhead ahead, int staged)
     : ops_(ops),
+      layers_(&layers),
       num_micro_batches_(num_micro_batches),
       pipeline_(&pipeline),
       device_(&device),
       arena_(&arena),
       message_(message),
       ahead_(ahead),
-      activations_(static_cast<size_t>(chunks) * static_cast<size_t>(num_micro_batches)),
+      activations_(static_cast<size_t>(layers.chunks) * static_cast<size_t>(num_micro_batches)),
       gradients_(activations_.size()),
       times_(ops.size()) {
   for (size_t i = 0; i < ops.size(); ++i) {
     if (parallel::is_receive(ops[i].kind)) receives_.push_back(i);
-    if (parallel::is_send(ops[i].kind)) staged_[direction_of(ops[i])].resize(kStaged);
+    if (parallel::is_send(ops[i].kind)) staged_[direction_of(ops[i])].resize(static_cast<size_t>(staged));
   }
   for (auto& direction : staged_) {
     for (Message& stage : direction) {
@@ -71,11 +72,11 @@ void Executor::execute(const Op& op, StageWork& work) {
   } else if (is_send(op.kind)) {
     send(op);
   } else if (op.kind == OpKind::Forward) {
-    Buffer& data = activations_[slot(op)];
-    data = work.compute(op, std::move(data));
+    Buffer output = work.compute(op, std::move(activations_[slot(op)]));
+    activations_[slot_after(op, 1)] = std::move(output);
   } else if (is_backward_input(op.kind)) {
-    Buffer& data = gradients_[slot(op)];
-    data = work.compute(op, std::move(data));
+    Buffer output = work.compute(op, std::move(gradients_[slot(op)]));
+    gradients_[slot_after(op, -1)] = std::move(output);
   } else if (is_compute(op.kind)) {
     work.compute(op, Buffer());
   } else {
@@ -87,8 +88,7 @@ void Executor::post_receive() {
   if (next_receive_ == receives_.size()) return;
   const Op& op = ops_[receives_[next_receive_++]];
   Message message;
-  message.buffer =
-      arena_->allocate(message_.dtype, message_.rows * message_.cols, MemoryCategory::Communication);
+  message.buffer = arena_->allocate(message_.dtype, message_.rows * message_.cols, MemoryCategory::Communication);
   message.work = pipeline_->recv(message.buffer.view(message_.dtype, {message_.rows, message_.cols}), peer_of(op),
                                  static_cast<int>(op.match));
   posted_.push_back(std::move(message));
@@ -108,7 +108,7 @@ void Executor::send(const Op& op) {
   ensure(static_cast<bool>(data), "Executor: the program sends what no op has made");
   const size_t direction = direction_of(op);
   Message& stage = staged_[direction][next_staged_[direction]];
-  next_staged_[direction] = (next_staged_[direction] + 1) % kStaged;
+  next_staged_[direction] = (next_staged_[direction] + 1) % staged_[direction].size();
   stage.work.wait();
   const Tensor out = stage.buffer.view(message_.dtype, {message_.rows, message_.cols});
   device_->copy(data.view(message_.dtype, {message_.rows, message_.cols}), out);
@@ -117,6 +117,15 @@ void Executor::send(const Op& op) {
 }
 
 int Executor::peer_of(const Op& op) const { return (pipeline_->rank() + op.peer_offset) % pipeline_->size(); }
+
+size_t Executor::slot_after(const Op& op, int step) const {
+  const int stage = layers_->virtual_stage(pipeline_->rank(), op.chunk) + step;
+  Op next = op;
+  const bool here =
+      stage >= 0 && stage < layers_->num_virtual_stages() && layers_->position_of(stage) == pipeline_->rank();
+  if (here) next.chunk = layers_->chunk_of(stage);
+  return slot(next);
+}
 
 size_t Executor::slot(const Op& op) const {
   return static_cast<size_t>(op.chunk) * static_cast<size_t>(num_micro_batches_) + static_cast<size_t>(op.micro_batch);

@@ -18,8 +18,9 @@ namespace triax::train {
 class StageWork {
  public:
   virtual ~StageWork() = default;
-  /// Forward, Backward, BackwardInput, BackwardWeight, Recompute. `input` is what was received for it, empty where nothing was
-  /// (first virtual stage forward, last one backward, weight gradients, recomputation). Returns what is to be sent, or nothing.
+  /// Forward, Backward, BackwardInput, BackwardWeight, Recompute. `input` is what was received for it, empty where
+  /// nothing was (first virtual stage forward, last one backward, weight gradients, recomputation). Returns what is to
+  /// be sent, or nothing.
   virtual Buffer compute(const parallel::Op& op, Buffer input) = 0;
   /// Every other op that is not a message: LoadBatch, gradient sums, norm, optimizer.
   virtual void update(const parallel::Op& op) = 0;
@@ -31,8 +32,8 @@ struct MessageShape {
   int64_t rows = 0, cols = 0;
 };
 
-/// How early receives are posted. OneAhead: when a message has arrived, the receive of the next one is posted at once, so
-/// it travels during the compute op in between. None: a receive is posted when the program comes to it.
+/// How early receives are posted. OneAhead: when a message has arrived, the receive of the next one is posted at once,
+/// so it travels during the compute op in between. None: a receive is posted when the program comes to it.
 enum class ReceiveAhead { None, OneAhead };
 
 /// Seconds since the start of the run of the program.
@@ -46,15 +47,18 @@ struct ExecutionTimes {
   double end_s = 0;
 };
 
-/// A send copies into one of two staging buffers of its direction and travels while the next ops run; only the third in
-/// a row waits for the first. So the memory of messages is fixed: two staged and two received in each direction. Blocks
-/// else only in receives, in what StageWork does, and at the end until all sends are through. Reused for every step; a
+/// A send copies into one of the staging buffers of its direction and travels while the next ops run; it waits only
+/// while all of them are under way. So the memory of messages is fixed: the staged ones and two received. Blocks else
+/// only in receives, in what StageWork does, and at the end until all sends are through. Reused for every step; a
 /// steady step allocates only from the arena.
 class Executor {
  public:
-  /// `ops` must outlive the executor. Messages are MemoryCategory::Communication of `arena`.
-  Executor(std::span<const parallel::Op> ops, int chunks, int num_micro_batches, comm::Communicator& pipeline,
-           kernels::Device& device, Arena& arena, const MessageShape& message, ReceiveAhead ahead);
+  /// `ops` and `layers` must outlive the executor. The position is this rank's in `pipeline`. Messages are
+  /// MemoryCategory::Communication of `arena`. staged: buffers per direction, as many as the whole program needs
+  /// (staging.h).
+  Executor(std::span<const parallel::Op> ops, const parallel::LayerMap& layers, int num_micro_batches,
+           comm::Communicator& pipeline, kernels::Device& device, Arena& arena, const MessageShape& message,
+           ReceiveAhead ahead, int staged);
 
   /// Runs the whole list once. Throws what the work or a communicator throws.
   ExecutionTimes run(StageWork& work);
@@ -74,22 +78,26 @@ class Executor {
   void send(const parallel::Op& op);
   int peer_of(const parallel::Op& op) const;
   size_t slot(const parallel::Op& op) const;
+  /// Where the result of a compute op is looked for next: by its send, or by the neighbouring virtual stage (step 1 or
+  /// -1) where that is a chunk of this position.
+  size_t slot_after(const parallel::Op& op, int step) const;
 
   std::span<const parallel::Op> ops_;
+  const parallel::LayerMap* layers_;
   int num_micro_batches_;
   comm::Communicator* pipeline_;
   kernels::Device* device_;
   Arena* arena_;
   MessageShape message_;
   ReceiveAhead ahead_;
-  std::vector<size_t> receives_;       ///< indices of receive ops, in order
-  size_t next_receive_ = 0;            ///< first of receives_ that is not posted
-  std::vector<Message> posted_;        ///< in order, at most two
-  std::array<std::vector<Message>, 2> staged_;  ///< [direction]: two, used in turn; empty where nothing is sent
+  std::vector<size_t> receives_;                ///< indices of receive ops, in order
+  size_t next_receive_ = 0;                     ///< first of receives_ that is not posted
+  std::vector<Message> posted_;                 ///< in order, at most two
+  std::array<std::vector<Message>, 2> staged_;  ///< [direction]: used in turn; empty where nothing is sent
   std::array<size_t, 2> next_staged_{};
   int peak_op_ = -1;
-  std::vector<Buffer> activations_;    ///< [chunk, micro-batch]: received input or output to send of a forward
-  std::vector<Buffer> gradients_;      ///< the same of a backward
+  std::vector<Buffer> activations_;  ///< [chunk, micro-batch]: received input or output to send of a forward
+  std::vector<Buffer> gradients_;    ///< the same of a backward
   std::vector<OpTime> times_;
 };
 

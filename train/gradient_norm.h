@@ -21,8 +21,8 @@ class GradientNorm {
  public:
   GradientNorm(const parallel::ParameterStore& store, comm::Communicator& model_parallel, kernels::Device& device,
                Arena& arena);
-  /// sum of g^2 over the whole model, in fp64, as accumulated (not yet scaled). Not finite exactly when some gradient on
-  /// some rank is infinite or NaN: squares of finite fp32 values cannot overflow fp64.
+  /// sum of g^2 over the whole model, in fp64, as accumulated (not yet scaled). Not finite exactly when some gradient
+  /// on some rank is infinite or NaN: squares of finite fp32 values cannot overflow fp64.
   double sum_of_squares();
 
  private:

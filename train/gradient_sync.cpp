@@ -97,7 +97,7 @@ GradientSync::GradientSync(SyncPlan plan, parallel::ParameterStore& store, comm:
   in_flight_.reserve(plan_.buckets.size());
 }
 
-int64_t GradientSync::longest(const std::vector<size_t> SyncPlan::ChunkPlan::* list) const {
+int64_t GradientSync::longest(const std::vector<size_t> SyncPlan::ChunkPlan::*list) const {
   int64_t most = 0;
   for (const SyncPlan::ChunkPlan& chunk : plan_.chunks) {
     int64_t numel = 0;
@@ -133,6 +133,13 @@ void GradientSync::sum_tensor_partial(int chunk) {
 }
 
 void GradientSync::sum_tied() {
+  if (!skipped_.tied && plan_.tied.size() == 2) {  // both copies are chunks of this position
+    const Tensor first = store_->at(plan_.tied[0]).grad.flat();
+    const Tensor second = store_->at(plan_.tied[1]).grad.flat();
+    device_->add(first, second);
+    device_->copy(second, first);
+    return;
+  }
   if (skipped_.tied || grid_->embedding().size() == 1) return;
   device_->synchronize();
   for (const size_t i : plan_.tied) {

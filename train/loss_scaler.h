@@ -10,8 +10,8 @@ namespace triax::train {
 /// A pure value: what a checkpoint keeps, the same on all ranks.
 struct LossScaleState {
   double scale = 1;
-  int64_t good_steps = 0;         ///< since the last change or overflow
-  int64_t hysteresis_left = 1;    ///< overflows until the scale is halved
+  int64_t good_steps = 0;       ///< since the last change or overflow
+  int64_t hysteresis_left = 1;  ///< overflows until the scale is halved
   int64_t consecutive_skips = 0;
   bool operator==(const LossScaleState&) const = default;
 };

@@ -15,10 +15,14 @@ double cosine(double ratio) { return 0.5 * (std::cos(std::numbers::pi * ratio) +
 
 double wsd_coefficient(io::WsdDecayStyle style, double q) {
   switch (style) {
-    case io::WsdDecayStyle::Linear: return 1.0 - q;
-    case io::WsdDecayStyle::Cosine: return cosine(q);
-    case io::WsdDecayStyle::Exponential: return 2.0 * std::pow(0.5, q) - 1.0;
-    case io::WsdDecayStyle::MinusSqrt: return 1.0 - std::sqrt(q);
+    case io::WsdDecayStyle::Linear:
+      return 1.0 - q;
+    case io::WsdDecayStyle::Cosine:
+      return cosine(q);
+    case io::WsdDecayStyle::Exponential:
+      return 2.0 * std::pow(0.5, q) - 1.0;
+    case io::WsdDecayStyle::MinusSqrt:
+      return 1.0 - std::sqrt(q);
   }
   return 1.0;
 }
@@ -26,13 +30,16 @@ double wsd_coefficient(io::WsdDecayStyle style, double q) {
 double decay_coefficient(const LrSchedule& s, double n) {
   const double r = (n - s.warmup_samples) / (s.decay_samples - s.warmup_samples);
   switch (s.style) {
-    case io::LrDecayStyle::Linear: return 1.0 - r;
-    case io::LrDecayStyle::Cosine: return cosine(r);
+    case io::LrDecayStyle::Linear:
+      return 1.0 - r;
+    case io::LrDecayStyle::Cosine:
+      return cosine(r);
     case io::LrDecayStyle::Wsd: {
       const double anneal_start = s.decay_samples - s.wsd_decay_samples;
       return n <= anneal_start ? 1.0 : wsd_coefficient(s.wsd_style, (n - anneal_start) / s.wsd_decay_samples);
     }
-    default: return 1.0;
+    default:
+      return 1.0;
   }
 }
 
@@ -68,8 +75,8 @@ LrSchedule make_lr_schedule(const io::OptimizerOptions& optimizer, const io::Bat
   s.style = optimizer.lr_decay_style;
   s.wsd_style = optimizer.lr_wsd_decay_style;
   s.init_lr = optimizer.lr_warmup_init;
-  s.max_lr = scaled_learning_rate(optimizer.lr, optimizer.lr_scaling, batch.global_batch_size,
-                                  optimizer.lr_base_batch_size);
+  s.max_lr =
+      scaled_learning_rate(optimizer.lr, optimizer.lr_scaling, batch.global_batch_size, optimizer.lr_base_batch_size);
   s.min_lr = optimizer.min_lr;
   const auto global = static_cast<double>(batch.global_batch_size);
   const auto samples = [](int64_t n) { return static_cast<double>(n); };

@@ -14,8 +14,8 @@ struct LrSchedule {
   double init_lr = 0;  ///< where the warm-up starts
   double max_lr = 0;
   double min_lr = 0;
-  double warmup_samples = 0;  ///< W; a fraction of D need not be whole
-  double decay_samples = 0;   ///< D
+  double warmup_samples = 0;     ///< W; a fraction of D need not be whole
+  double decay_samples = 0;      ///< D
   double wsd_decay_samples = 0;  ///< A
 };
 

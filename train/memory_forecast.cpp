@@ -28,7 +28,7 @@ MemoryForecast forecast_memory(const io::RunOptions& options, int world_rank) {
   comm::ProcessGrid grid(comm::PhantomRank{world_rank, 8}, grid_options(options));
   Trainer trainer(grid, device, arena, options, Use::Train);
   const std::vector<io::MicroBatch> batches = empty_batches(options);
-  trainer.train_step({batches, 0, 0});
+  trainer.train_step({batches, 0, {}});
   MemoryForecast forecast;
   forecast.ledger = arena.ledger();
   forecast.peak_op = trainer.executor().peak_op();

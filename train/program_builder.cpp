@@ -69,8 +69,7 @@ comm::GridOptions grid_options(const io::RunOptions& options) {
 
 parallel::ProgramOptions program_options(const io::RunOptions& options) {
   parallel::ProgramOptions p;
-  p.schedule = {options.parallel.schedule, options.parallel.grid.pipeline, options.parallel.chunks,
-                static_cast<int>(options.batch.num_micro_batches), options.parallel.microbatch_group_size};
+  p.schedule = io::schedule_options_of(options);
   p.layers = io::layer_map_of(options);
   p.tied_embedding = options.model.tie_embeddings;
   for (int position = 0; position < options.parallel.grid.pipeline; ++position) {
@@ -89,9 +88,10 @@ void check_same_program(const parallel::Program& program, comm::ProcessGrid& gri
   grid.world().all_gather(view(mine), view(all)).wait();
   const auto other = std::find_if(all.begin(), all.end(), [&](int64_t hash) { return hash != all[0]; });
   if (other != all.end()) {
-    throw RunTimeError(fmt::format("rank {} made program {:016x}, rank 0 made {:016x}: all ranks must be started with "
-                                   "the same options and the same binary",
-                                   other - all.begin(), static_cast<uint64_t>(*other), static_cast<uint64_t>(all[0])));
+    throw RunTimeError(
+        fmt::format("rank {} made program {:016x}, rank 0 made {:016x}: all ranks must be started with "
+                    "the same options and the same binary",
+                    other - all.begin(), static_cast<uint64_t>(*other), static_cast<uint64_t>(all[0])));
   }
 }
 

@@ -11,8 +11,8 @@ namespace triax::train {
 /// Grid of resolved options. Injected delays are passed on; skip-sync parts of --inject are the trainer's.
 comm::GridOptions grid_options(const io::RunOptions& options);
 
-/// What the program is made of: layers, buckets and sums of every position, from the declarations of their parameters. A
-/// pure function of resolved options, so that trainer, simulator and planner make the same program.
+/// What the program is made of: layers, buckets and sums of every position, from the declarations of their parameters.
+/// A pure function of resolved options, so that trainer, simulator and planner make the same program.
 parallel::ProgramOptions program_options(const io::RunOptions& options);
 
 /// Ensures that all ranks hold a program of the same hash; throws RunTimeError naming the rank that differs. Collective

@@ -19,10 +19,9 @@ struct NamedArray {
 std::vector<NamedArray> arrays_of(const parallel::ParameterStore& store, const Optimizer* optimizer) {
   std::vector<NamedArray> arrays{{"weight", store.flat_weight()}};
   if (optimizer == nullptr) return arrays;
-  for (const NamedArray& a : {NamedArray{"master weight", optimizer->master()},
-                              NamedArray{"first moment", optimizer->exp_avg()},
-                              NamedArray{"second moment", optimizer->exp_avg_sq()},
-                              NamedArray{"momentum", optimizer->momentum()}}) {
+  for (const NamedArray& a :
+       {NamedArray{"master weight", optimizer->master()}, NamedArray{"first moment", optimizer->exp_avg()},
+        NamedArray{"second moment", optimizer->exp_avg_sq()}, NamedArray{"momentum", optimizer->momentum()}}) {
     if (a.flat && a.flat.numel() == store.numel()) arrays.push_back(a);
   }
   return arrays;
@@ -79,8 +78,8 @@ void check_replicas(const parallel::ParameterStore& store, const Optimizer* opti
     }
   }
   std::string fault = compare(all, grid.data());
-  for (const auto& [items, group] : {std::pair{&tensor, &grid.tensor()}, std::pair{&kv, &grid.kv_replicas()},
-                                     std::pair{&tied, &grid.embedding()}}) {
+  for (const auto& [items, group] :
+       {std::pair{&tensor, &grid.tensor()}, std::pair{&kv, &grid.kv_replicas()}, std::pair{&tied, &grid.embedding()}}) {
     const std::string found = compare(*items, *group);
     if (fault.empty()) fault = found;
   }

@@ -9,8 +9,8 @@ namespace triax::train {
 
 /// Compares 64-bit hashes (8 bytes per tensor and array on the wire): all weights, masters and moments over dp; tensors
 /// replicated over tp (norms, row-parallel biases, shared KV heads) over their replicas; the tied word embedding over
-/// the first and last stage. Throws RunTimeError naming tensor, array and ranks. Collective over world. `optimizer` may be
-/// null.
+/// the first and last stage. Throws RunTimeError naming tensor, array and ranks. Collective over world. `optimizer` may
+/// be null.
 void check_replicas(const parallel::ParameterStore& store, const Optimizer* optimizer, comm::ProcessGrid& grid);
 
 }  // namespace triax::train

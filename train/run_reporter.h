@@ -1,4 +1,5 @@
-// What a run leaves behind and prints: run directory, metrics, TensorBoard, log lines, summary. Only world rank 0 makes one.
+// What a run leaves behind and prints: run directory, metrics, TensorBoard, log lines, summary. Only world rank 0 makes
+// one.
 #pragma once
 
 #include <memory>

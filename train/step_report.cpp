@@ -35,7 +35,8 @@ StepTotals combine(std::span<const RankReport> reports, int pipeline) {
     t.data_wait_s = std::max(t.data_wait_s, r.data_wait_s);
     t.live_bytes = std::max(t.live_bytes, r.live_bytes);
     t.peak_bytes = std::max(t.peak_bytes, r.peak_bytes);
-    t.stop = std::max(t.stop, r.stop);
+    t.wishes.stop = std::max(t.wishes.stop, r.wishes.stop);
+    t.wishes.save = std::max(t.wishes.save, r.wishes.save);
   }
   t.loss = t.tokens > 0 ? loss_sum / t.tokens : 0;
   if (pipeline == 1 || span_s <= 0) return t;

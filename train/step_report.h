@@ -10,6 +10,12 @@
 
 namespace triax::train {
 
+/// What a rank wants to happen after the step; what one wants, all do.
+struct Wishes {
+  double stop = 0;  ///< not 0: end the run; a signal number, or 1000 when the time is over
+  double save = 0;  ///< not 0: save
+};
+
 /// One rank's numbers of one step; only doubles, so that it travels as a tensor.
 struct RankReport {
   double loss_sum = 0;        ///< sum over tokens; 0 where the head is not, and on tp ranks but the first
@@ -18,9 +24,9 @@ struct RankReport {
   double compute_end_s = 0;   ///< from the start of the step to the end of the last forward or backward
   double exposed_s = 0;       ///< standing in collectives and receives, all groups
   double data_wait_s = 0;
-  double sent_bytes = 0;      ///< this step
+  double sent_bytes = 0;  ///< this step
   double live_bytes = 0, peak_bytes = 0;
-  double stop = 0;            ///< not 0: this rank wants the run to stop after this step (see stop_signal.h)
+  Wishes wishes;
 };
 
 /// All-gathers reports over `world`: 8 bytes x fields x (n-1) sent by each rank.
@@ -38,18 +44,18 @@ class ReportExchange {
 
 /// Sums and maxima over ranks.
 struct StepTotals {
-  double loss = 0;             ///< sum of losses / tokens
+  double loss = 0;  ///< sum of losses / tokens
   double tokens = 0;
   double bubble_fraction = 0;
-  double exposed_s = 0;        ///< of the slowest rank
-  double data_wait_s = 0;      ///< of the slowest rank
-  double sent_bytes = 0;       ///< sum
+  double exposed_s = 0;                   ///< of the slowest rank
+  double data_wait_s = 0;                 ///< of the slowest rank
+  double sent_bytes = 0;                  ///< sum
   double live_bytes = 0, peak_bytes = 0;  ///< of the fullest rank
-  double stop = 0;             ///< largest
+  Wishes wishes;                          ///< largest of each
 };
-/// bubble_fraction: mean over ranks of idle / span, where span is the forward-backward pass of the slowest rank and idle
-/// is what a rank stood in pipeline receives plus span minus its own end; 0 without a pipeline. Ideal 1F1B:
-/// (p-1) / (m+p-1).
+/// bubble_fraction: mean over ranks of idle / span, where span is the forward-backward pass of the slowest rank and
+/// idle is what a rank stood in pipeline receives plus span minus its own end; 0 without a pipeline. Ideal 1F1B: (p-1)
+/// / (m+p-1).
 StepTotals combine(std::span<const RankReport> reports, int pipeline);
 
 }  // namespace triax::train

@@ -13,10 +13,14 @@ namespace {
 
 io::Precision precision_of(DType dtype) {
   switch (dtype) {
-    case DType::Float64: return io::Precision::Fp64;
-    case DType::BFloat16: return io::Precision::Bf16;
-    case DType::Float16: return io::Precision::Fp16;
-    default: return io::Precision::Fp32;
+    case DType::Float64:
+      return io::Precision::Fp64;
+    case DType::BFloat16:
+      return io::Precision::Bf16;
+    case DType::Float16:
+      return io::Precision::Fp16;
+    default:
+      return io::Precision::Fp32;
   }
 }
 
@@ -42,7 +46,8 @@ int32_t sample_token(std::span<const float> logits, const SamplingOptions& optio
   std::vector<double> probability(order.size());
   double sum = 0;
   for (size_t i = 0; i < order.size(); ++i) {
-    probability[i] = std::exp((static_cast<double>(logit(order[i])) - static_cast<double>(logit(order[0]))) / options.temperature);
+    probability[i] =
+        std::exp((static_cast<double>(logit(order[i])) - static_cast<double>(logit(order[0]))) / options.temperature);
     sum += probability[i];
   }
   for (double& p : probability) p /= sum;
@@ -95,8 +100,7 @@ void TextGenerator::generate(std::vector<int32_t>& tokens, int64_t count, const 
   const auto window = static_cast<size_t>(options_.model.seq_length);
   for (int64_t i = 0; i < count; ++i) {
     const size_t length = std::min(tokens.size(), window);
-    const int32_t token =
-        next_token(std::span<const int32_t>(tokens).last(length), sampling, static_cast<uint64_t>(i));
+    const int32_t token = next_token(std::span<const int32_t>(tokens).last(length), sampling, static_cast<uint64_t>(i));
     tokens.push_back(token);
     if (token == stop) return;
   }

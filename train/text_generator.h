@@ -18,12 +18,12 @@ namespace triax::train {
 struct SamplingOptions {
   double temperature = 1;  ///< logits are divided by it; 0: always the most likely token
   int64_t top_k = 0;       ///< only the k most likely tokens; 0: all
-  double top_p = 1;        ///< of these, the fewest whose probabilities sum to p or more (Holtzman 2020, arXiv 1904.09751)
+  double top_p = 1;  ///< of these, the fewest whose probabilities sum to p or more (Holtzman 2020, arXiv 1904.09751)
   uint64_t seed = 1234;
 };
 
-/// Token drawn from softmax(logits / temperature) cut by top_k and top_p, with the uniform of (seed, index). Ties go to the
-/// lower id. Pure: equal logits give equal tokens on every rank.
+/// Token drawn from softmax(logits / temperature) cut by top_k and top_p, with the uniform of (seed, index). Ties go to
+/// the lower id. Pure: equal logits give equal tokens on every rank.
 int32_t sample_token(std::span<const float> logits, const SamplingOptions& options, uint64_t index);
 
 /// Options of a forward-only run of the model in `file` on tp x pp ranks, with contexts of up to `context` tokens.
@@ -34,8 +34,8 @@ class TextGenerator {
   /// Collective. `options` from generation_options, resolved; dp must be 1. Every rank reads its part of the weights.
   TextGenerator(comm::ProcessGrid& grid, kernels::Device& device, Arena& arena, const io::RunOptions& options,
                 const io::WeightsReader& weights);
-  /// Appends up to `count` tokens to `tokens` (not empty), the same on all ranks; stops after `stop` (-1: never). A context
-  /// longer than the model's keeps its last tokens. Collective.
+  /// Appends up to `count` tokens to `tokens` (not empty), the same on all ranks; stops after `stop` (-1: never). A
+  /// context longer than the model's keeps its last tokens. Collective.
   void generate(std::vector<int32_t>& tokens, int64_t count, const SamplingOptions& sampling, int32_t stop);
 
  private:

@@ -11,6 +11,7 @@
 #include "parallel/checker.h"
 #include "train/batch_source.h"
 #include "train/program_builder.h"
+#include "train/staging.h"
 
 namespace triax::train {
 
@@ -51,8 +52,7 @@ double counted(const parallel::MicroBatch& batch, int64_t tokens) {
 
 }  // namespace
 
-Trainer::Trainer(comm::ProcessGrid& grid, kernels::Device& device, Arena& arena, const io::RunOptions& options,
-                 Use use)
+Trainer::Trainer(comm::ProcessGrid& grid, kernels::Device& device, Arena& arena, const io::RunOptions& options, Use use)
     : grid_(&grid),
       device_(&device),
       arena_(&arena),
@@ -75,7 +75,8 @@ Trainer::Trainer(comm::ProcessGrid& grid, kernels::Device& device, Arena& arena,
   views_.resize(m);
   sync_ = std::make_unique<GradientSync>(
       make_sync_plan(store_, static_cast<int>(chunks_.size()), options.parallel.ddp_bucket_size), store_, grid, device,
-      arena, options.parallel.overlap_grad_reduce ? Overlap::Yes : Overlap::No, parse_skipped_sync(options.control.inject));
+      arena, options.parallel.overlap_grad_reduce ? Overlap::Yes : Overlap::No,
+      parse_skipped_sync(options.control.inject));
   if (use == Use::Train) {
     schedule_ = make_lr_schedule(options.optimizer, options.batch);
     optimizer_ = std::make_unique<Optimizer>(options.optimizer, store_, device, arena, context_.state_dtype,
@@ -100,8 +101,9 @@ void Trainer::build_programs() {
   const ReceiveAhead ahead = options_.parallel.overlap_p2p ? ReceiveAhead::OneAhead : ReceiveAhead::None;
   const auto position = static_cast<size_t>(grid_->coord().pipeline);
   const auto executor = [&](const parallel::Program& program) {
-    return std::make_unique<Executor>(program.positions[position], program.chunks, program.num_micro_batches,
-                                      grid_->pipeline(), *device_, *arena_, message, ahead);
+    return std::make_unique<Executor>(program.positions[position], program.layers, program.num_micro_batches,
+                                      grid_->pipeline(), *device_, *arena_, message, ahead,
+                                      staging_buffers(program, ahead));
   };
   executor_ = executor(program_);
   evaluator_ = executor(evaluation_program_);
@@ -192,7 +194,8 @@ Buffer Trainer::compute(const Op& op, Buffer input) {
       chunk.backward_weight(*state);
       give_back_state(op);
       break;
-    default: ensure(false, "Trainer: the program holds a compute op that is not known");
+    default:
+      ensure(false, "Trainer: the program holds a compute op that is not known");
   }
   device_->synchronize();  // the next op may send the result
   return output;
@@ -213,12 +216,18 @@ void Trainer::update(const Op& op) {
       }
       return;
     }
-    case OpKind::SumTensorPartial: return sync_->sum_tensor_partial(op.chunk);
-    case OpKind::SumTied: return sync_->sum_tied();
-    case OpKind::ReduceGradients: return sync_->reduce(op.bucket);
-    case OpKind::GradientNorm: return gradient_norm();
-    case OpKind::OptimizerStep: return optimizer_->step(step_);
-    default: ensure(false, "Trainer: the program holds an op that is not known");
+    case OpKind::SumTensorPartial:
+      return sync_->sum_tensor_partial(op.chunk);
+    case OpKind::SumTied:
+      return sync_->sum_tied();
+    case OpKind::ReduceGradients:
+      return sync_->reduce(op.bucket);
+    case OpKind::GradientNorm:
+      return gradient_norm();
+    case OpKind::OptimizerStep:
+      return optimizer_->step(step_);
+    default:
+      ensure(false, "Trainer: the program holds an op that is not known");
   }
 }
 
@@ -232,16 +241,17 @@ void Trainer::gradient_norm() {
     return;
   }
   if (grad_norm_ == 0) {
-    throw RunTimeError(fmt::format("step {}: the gradient norm is exactly 0 on all ranks: no parameter would learn "
-                                   "(all loss-mask entries 0, or a cut in the backward pass)",
-                                   progress_.iteration + 1));
+    throw RunTimeError(
+        fmt::format("step {}: the gradient norm is exactly 0 on all ranks: no parameter would learn "
+                    "(all loss-mask entries 0, or a cut in the backward pass)",
+                    progress_.iteration + 1));
   }
   step_->grad_scale = factor * clip_factor(options_.optimizer.clip_grad, grad_norm_);
 }
 
 double Trainer::global_tokens() {
-  const double all = static_cast<double>(options_.batch.global_batch_size) *
-                     static_cast<double>(options_.model.seq_length);
+  const double all =
+      static_cast<double>(options_.batch.global_batch_size) * static_cast<double>(options_.model.seq_length);
   if (!options_.data.eod_mask_loss) return all;
   *count_.as<double>() = counted_tokens_;
   grid_->world().all_reduce(count_, comm::ReduceOp::Sum).wait();
@@ -256,7 +266,8 @@ double Trainer::take_loss_sum() {
 RankReport Trainer::report(const StepInput& input, const ExecutionTimes& times) {
   const comm::Ledger& ledger = grid_->ledger();
   double exposed = 0;
-  for (const char* group : {"tp", "pp", "dp", "model_parallel", "embedding", "kv_replicas", "world"}) exposed += ledger.total_exposed_s(group);
+  for (const char* group : {"tp", "pp", "dp", "model_parallel", "embedding", "kv_replicas", "world"})
+    exposed += ledger.total_exposed_s(group);
   RankReport r;
   r.loss_sum = take_loss_sum();
   r.tokens = counted_tokens_;
@@ -267,7 +278,7 @@ RankReport Trainer::report(const StepInput& input, const ExecutionTimes& times) 
   r.sent_bytes = ledger.total_sent_bytes() - sent_bytes_before_;
   r.live_bytes = static_cast<double>(arena_->ledger().live_total);
   r.peak_bytes = static_cast<double>(arena_->ledger().peak_total);
-  r.stop = input.stop ? input.stop() : 0;
+  if (input.wishes) r.wishes = input.wishes();
   exposed_before_ = exposed;
   sent_bytes_before_ += r.sent_bytes;
   return r;

@@ -29,8 +29,8 @@ enum class Use { Train, Evaluate };
 
 /// What must be kept to go on: not per-rank, the same on all ranks.
 struct Progress {
-  int64_t iteration = 0;         ///< steps tried; the dropout key of the next one
-  int64_t updates = 0;           ///< steps that changed the weights
+  int64_t iteration = 0;  ///< steps tried; the dropout key of the next one
+  int64_t updates = 0;    ///< steps that changed the weights
   int64_t consumed_samples = 0;
   LossScaleState loss_scale;
 };
@@ -38,20 +38,21 @@ struct Progress {
 struct StepInput {
   std::span<const io::MicroBatch> batches;  ///< m, from BatchSource
   double data_wait_s = 0;
-  std::function<double()> stop;             ///< asked at the end of the step, the largest is StepTotals::stop; may be empty
+  std::function<Wishes()> wishes;  ///< asked at the end of the step; may be empty
 };
 
 struct StepResult {
   StepTotals totals;
-  double grad_norm = 0;       ///< of the mean loss, before clipping; not finite in a skipped step
-  double learning_rate = 0;   ///< used by this update
-  double loss_scale = 1;      ///< used by this step
-  bool skipped = false;       ///< overflow: weights, moments, counters as before
+  double grad_norm = 0;      ///< of the mean loss, before clipping; not finite in a skipped step
+  double learning_rate = 0;  ///< used by this update
+  double loss_scale = 1;     ///< used by this step
+  bool skipped = false;      ///< overflow: weights, moments, counters as before
 };
 
 class Trainer final : private StageWork {
  public:
-  /// Collective: builds chunks, storage, program. Options must be resolved. Weights are zero until initialize() or a load.
+  /// Collective: builds chunks, storage, program. Options must be resolved. Weights are zero until initialize() or a
+  /// load.
   Trainer(comm::ProcessGrid& grid, kernels::Device& device, Arena& arena, const io::RunOptions& options, Use use);
   ~Trainer() override;
   Trainer(const Trainer&) = delete;
@@ -59,13 +60,13 @@ class Trainer final : private StageWork {
 
   /// Weights from (seed, tensor name, global index).
   void initialize();
-  /// One optimizer step over the global batch; collective. Throws RunTimeError for a loss or gradient that is not finite
-  /// (fp16: skips), naming step, rank, stage, first tensor and samples, and for a gradient norm of exactly 0.
+  /// One optimizer step over the global batch; collective. Throws RunTimeError for a loss or gradient that is not
+  /// finite (fp16: skips), naming step, rank, stage, first tensor and samples, and for a gradient norm of exactly 0.
   StepResult train_step(const StepInput& input);
   /// Forward passes of one global batch; adds to the sums of this rank.
   void evaluate_step(std::span<const io::MicroBatch> batches);
   struct Evaluation {
-    double loss = 0;    ///< mean over tokens
+    double loss = 0;  ///< mean over tokens
     double tokens = 0;
   };
   /// Mean over all evaluate_step() since the last call; collective over world.

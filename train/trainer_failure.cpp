@@ -28,9 +28,10 @@ void Trainer::fail_nonfinite(double loss) {
   std::array<char, 512> words{};
   const std::string text =
       first == none ? fmt::format("{}: the loss is {}, all gradients are finite; {}", where(), loss, samples)
-                    : fmt::format("{}: gradient not finite, first tensor {}; {}. Weights are as before the step. Lower "
-                                  "--lr, or set --clip-grad",
-                                  where(), tensor, samples);
+                    : fmt::format(
+                          "{}: gradient not finite, first tensor {}; {}. Weights are as before the step. Lower "
+                          "--lr, or set --clip-grad",
+                          where(), tensor, samples);
   std::strncpy(words.data(), text.c_str(), words.size() - 1);
   grid_->world()
       .broadcast(Tensor(words.data(), DType::UInt8, {static_cast<int64_t>(words.size())}), first == none ? 0 : first)

@@ -23,6 +23,7 @@ namespace triax::train {
 namespace {
 
 constexpr double kStopDuration = 1000;  // stop codes below are signal numbers
+constexpr double kSaveSeconds = 1800;   // between saves without --save-interval
 
 /// --threads, else OMP_NUM_THREADS, else the cores that this process may use shared by the ranks of the host.
 int threads_of(const io::RunOptions& options, int local_ranks) {
@@ -38,8 +39,9 @@ std::vector<std::string> gather_hosts(const std::string& mine, comm::Communicato
   std::array<char, kLength> name{};
   std::strncpy(name.data(), mine.c_str(), kLength - 1);
   std::vector<char> all(static_cast<size_t>(kLength * world.size()));
-  world.all_gather(Tensor(name.data(), DType::UInt8, {kLength}),
-                   Tensor(all.data(), DType::UInt8, {kLength * world.size()}))
+  world
+      .all_gather(Tensor(name.data(), DType::UInt8, {kLength}),
+                  Tensor(all.data(), DType::UInt8, {kLength * world.size()}))
       .wait();
   std::vector<std::string> hosts;
   for (int64_t r = 0; r < world.size(); ++r) hosts.emplace_back(all.data() + r * kLength);
@@ -47,8 +49,7 @@ std::vector<std::string> gather_hosts(const std::string& mine, comm::Communicato
 }
 
 bool same_directory(const std::string& a, const std::string& b) {
-  return !a.empty() && !b.empty() &&
-         std::filesystem::weakly_canonical(a) == std::filesystem::weakly_canonical(b);
+  return !a.empty() && !b.empty() && std::filesystem::weakly_canonical(a) == std::filesystem::weakly_canonical(b);
 }
 
 /// What --load asks for; throws ConfigError. Empty: fresh weights.
@@ -58,9 +59,10 @@ std::string weights_to_load(const io::RunControl& control) {
   const bool exists = std::filesystem::exists(path);
   if (same_directory(control.load, control.save)) {
     if (!exists) return "";
-    throw ConfigError(fmt::format("--load {}: equals --save, which asks to go on with optimizer state, but {} holds "
-                                  "weights only: name another --save directory to start a new run from them",
-                                  control.load, path));
+    throw ConfigError(
+        fmt::format("--load {}: equals --save, which asks to go on with optimizer state, but {} holds "
+                    "weights only: name another --save directory to start a new run from them",
+                    control.load, path));
   }
   if (!exists) throw ConfigError(fmt::format("--load {}: there is no {}", control.load, path));
   return path;
@@ -147,9 +149,10 @@ void TrainingRun::load_or_initialize() {
     const io::WeightsReader reader(path);
     const std::string& hash = reader.header().tokenizer_hash;
     if (!hash.empty() && !facts_.tokenizer_hash.empty() && hash != facts_.tokenizer_hash) {
-      throw ConfigError(fmt::format("--load {}: trained with tokenizer {}, the data were made with {}: use data made with "
-                                    "the same tokenizer",
-                                    path, hash, facts_.tokenizer_hash));
+      throw ConfigError(
+          fmt::format("--load {}: trained with tokenizer {}, the data were made with {}: use data made with "
+                      "the same tokenizer",
+                      path, hash, facts_.tokenizer_hash));
     }
     io::load_weights(reader, held_->trainer.store(), values);
     loaded_iteration_ = reader.header().iteration;
@@ -192,11 +195,11 @@ void TrainingRun::say_header() const {
   spdlog::info("program {:016x}: {}, {} micro-batches of {} sequences of {} tokens, global batch {}",
                parallel::hash_of(program), program.schedule, program.num_micro_batches, o.batch.micro_batch_size,
                o.model.seq_length, o.batch.global_batch_size);
-  spdlog::info("{} parameters, gradients and optimizer state in {}; gradient buckets of {} parameters, overlap {}; "
-               "receives posted ahead {}",
-               name_of(io::compute_dtype(o.control.precision)), name_of(io::state_dtype(o.control.precision)),
-               o.parallel.ddp_bucket_size, o.parallel.overlap_grad_reduce ? "on" : "off",
-               o.parallel.overlap_p2p ? "on" : "off");
+  spdlog::info(
+      "{} parameters, gradients and optimizer state in {}; gradient buckets of {} parameters, overlap {}; "
+      "receives posted ahead {}",
+      name_of(io::compute_dtype(o.control.precision)), name_of(io::state_dtype(o.control.precision)),
+      o.parallel.ddp_bucket_size, o.parallel.overlap_grad_reduce ? "on" : "off", o.parallel.overlap_p2p ? "on" : "off");
   for (const std::string& note : request_.parsed.notes) spdlog::info("{}", note);
   if (!o.inert.empty()) spdlog::info("accepted, without effect: {}", fmt::join(o.inert, " "));
   spdlog::info("run directory {}", directory_.path);
@@ -232,9 +235,9 @@ ExitCode TrainingRun::train() {
     step();
     evaluate_if_due();
     const int64_t iteration = held_->trainer.progress().iteration;
-    const io::RunControl& control = options().control;
-    if (control.save_interval > 0 && iteration % control.save_interval == 0) save("--save-interval");
-    if (const std::optional<ExitCode> code = stop_reason(last_stop_)) return *code;
+    const int64_t interval = options().control.save_interval;
+    if (wished_.save != 0 || (interval > 0 && iteration % interval == 0)) save("interval");
+    if (const std::optional<ExitCode> code = stop_reason(wished_.stop)) return *code;
   }
   evaluate_at_end();
   save("end");
@@ -244,18 +247,24 @@ ExitCode TrainingRun::train() {
 void TrainingRun::step() {
   Trainer& trainer = held_->trainer;
   const auto batches = training_->next_step();
-  const StepResult result = trainer.train_step({batches, training_->wait_s(), [this] { return stop_code(); }});
+  const StepResult result = trainer.train_step({batches, training_->wait_s(), [this] { return wishes(); }});
   const double step_s = step_watch_.elapsed_s();
   step_watch_.restart();
-  last_stop_ = result.totals.stop;
+  wished_ = result.totals.wishes;
   if (options().control.check_replicas) check_replicas(trainer.store(), trainer.optimizer(), held_->grid);
   if (reporter_) reporter_->iteration(maker_->make(result, trainer.progress(), step_s));
 }
 
-double TrainingRun::stop_code() const {
-  const double limit_s = options().control.exit_duration_min * 60;
-  if (limit_s > 0 && since_start_.elapsed_s() >= limit_s) return kStopDuration;
-  return signal_.received();
+Wishes TrainingRun::wishes() const {
+  const io::RunControl& control = options().control;
+  Wishes mine;
+  mine.stop = signal_.received();
+  if (control.exit_duration_min > 0 && since_start_.elapsed_s() >= control.exit_duration_min * 60) {
+    mine.stop = kStopDuration;
+  }
+  const bool by_time = !control.save.empty() && control.save_interval == 0;
+  mine.save = by_time && since_save_.elapsed_s() >= kSaveSeconds ? 1 : 0;
+  return mine;
 }
 
 std::optional<ExitCode> TrainingRun::stop_reason(double stop) {
@@ -348,6 +357,7 @@ void TrainingRun::save(const char* why) {
   }
   io::save_weights(io::weights_path(control.save), header, trainer.store(), held_->grid);
   saved_at_ = header.iteration;
+  since_save_.restart();
   if (session_->rank() == 0) {
     spdlog::info("saved weights of iteration {} to {} ({})", header.iteration, io::weights_path(control.save), why);
   }

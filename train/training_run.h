@@ -37,8 +37,8 @@ class TrainingRun {
   TrainingRun(const TrainingRun&) = delete;
   TrainingRun& operator=(const TrainingRun&) = delete;
 
-  /// Trains, or with --skip-train evaluates. Returns Done or Interrupted (RunTime when a signal stopped a run that saves
-  /// nothing).
+  /// Trains, or with --skip-train evaluates. Returns Done or Interrupted (RunTime when a signal stopped a run that
+  /// saves nothing).
   ExitCode run();
   /// "tp 1 pp 0 dp 1".
   std::string place() const;
@@ -58,7 +58,7 @@ class TrainingRun {
   void evaluate_at_end();
   void save(const char* why);
   std::optional<ExitCode> stop_reason(double stop);
-  double stop_code() const;
+  Wishes wishes() const;
   ExitCode finish(io::EndReason reason, ExitCode code);
   const io::RunOptions& options() const { return request_.parsed.options; }
 
@@ -79,7 +79,8 @@ class TrainingRun {
   int64_t loaded_iteration_ = 0;
   int64_t evaluated_at_ = -1;  // iteration
   int64_t saved_at_ = -1;
-  double last_stop_ = 0;
+  Wishes wished_;  // by all ranks, after the last step
+  Stopwatch since_save_;
 };
 
 }  // namespace triax::train

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "io/options/given.h"
+#include "io/options/validate.h"
 #include "io/options/values.h"
 #include "model/presets.h"
 
@@ -110,8 +111,22 @@ class Deriver {
     options_.parallel.chunks = static_cast<int>(chunks);
   }
 
+  // Some schedules say themselves how many chunks a position has.
+  void chunks_of_schedule() {
+    if (options_.parallel.schedule == parallel::ScheduleKind::ZeroBubbleV) options_.parallel.chunks = 2;
+    if (options_.parallel.schedule != parallel::ScheduleKind::Csv) return;
+    try {
+      options_.parallel.chunks = schedule_options_of(options_).chunks;
+    } catch (const ConfigError& error) {
+      faults_.push_back(error.what());
+    }
+  }
+
   void schedule() {
-    if (given("pipeline-schedule")) return;
+    if (given("pipeline-schedule")) {
+      if (!given("num-virtual-stages-per-pipeline-rank")) chunks_of_schedule();
+      return;
+    }
     options_.parallel.schedule =
         options_.parallel.chunks > 1 ? parallel::ScheduleKind::Interleaved : parallel::ScheduleKind::OneFOneB;
   }

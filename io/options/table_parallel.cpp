@@ -35,19 +35,23 @@ OptionEntry rank_order() {
   return entry;
 }
 
-// choice_option's words are all legal; here some known words are refused with their own reason.
 OptionEntry schedule() {
-  OptionEntry entry = choice_option<ScheduleKind>(
-      "pipeline-schedule", kGroup,
-      {{"gpipe", ScheduleKind::GPipe}, {"1f1b", ScheduleKind::OneFOneB}, {"interleaved", ScheduleKind::Interleaved}},
-      [](auto& o) -> auto& { return o.parallel.schedule; },
-      "default 1f1b; interleaved when a virtual-stage option is given");
-  const OptionSetter set = entry.set;
-  entry.set = [set](RunOptions& o, const std::vector<std::string>& values) -> std::string {
-    if (values[0].starts_with("zb-") || values[0].starts_with("csv:")) {
-      return "this schedule is not in this version; use gpipe, 1f1b or interleaved";
+  OptionEntry entry =
+      derived_option("pipeline-schedule", ValueKind::Value, kGroup, "gpipe|1f1b|interleaved|zb-h1|zb-h2|zb-v|csv:FILE",
+                     "default 1f1b; interleaved when a virtual-stage option is given; csv: PyTorch's "
+                     "pipelining actions, one row per position");
+  entry.set = [](RunOptions& o, const std::vector<std::string>& values) -> std::string {
+    const std::optional<ScheduleKind> kind = parallel::schedule_of(values[0]);
+    if (!kind || (*kind == ScheduleKind::Csv && values[0].size() <= 4)) {
+      return "must be gpipe, 1f1b, interleaved, zb-h1, zb-h2, zb-v or csv:FILE";
     }
-    return set(o, values);
+    o.parallel.schedule = *kind;
+    o.parallel.schedule_file = *kind == ScheduleKind::Csv ? values[0].substr(4) : "";
+    return {};
+  };
+  entry.get = [](const RunOptions& o) -> std::vector<std::string> {
+    const std::string name = parallel::name_of(o.parallel.schedule);
+    return {o.parallel.schedule == ScheduleKind::Csv ? "csv:" + o.parallel.schedule_file : name};
   };
   return other_names(entry, "", "parallelism.pipeline_parallel_schedule");
 }

@@ -3,9 +3,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <fstream>
+#include <sstream>
 
 #include "base/error.h"
 #include "io/options/fault_list.h"
+#include "parallel/csv_schedule.h"
 
 namespace triax::io {
 namespace {
@@ -78,10 +81,29 @@ void resolve(RunOptions& options, int world_size, Purpose purpose) {
   }
 }
 
+parallel::ScheduleOptions schedule_options_of(const RunOptions& options) {
+  const ParallelOptions& p = options.parallel;
+  if (p.schedule == parallel::ScheduleKind::Csv) {
+    std::ifstream file(p.schedule_file);
+    std::ostringstream text;
+    if (!(text << file.rdbuf())) {
+      throw ConfigError(fmt::format("--pipeline-schedule csv:{}: cannot be read", p.schedule_file));
+    }
+    return parallel::parse_csv_schedule(text.str(), p.schedule_file);
+  }
+  parallel::ScheduleOptions schedule;
+  schedule.kind = p.schedule;
+  schedule.pipeline = p.grid.pipeline;
+  schedule.chunks = p.chunks;
+  schedule.num_micro_batches = static_cast<int>(options.batch.num_micro_batches);
+  schedule.group_size = p.microbatch_group_size;
+  return schedule;
+}
+
 parallel::LayerMap layer_map_of(const RunOptions& options) {
   const ParallelOptions& p = options.parallel;
-  return parallel::make_layer_map(options.model.num_layers, p.grid.pipeline, p.chunks, p.decoder_first_num_layers,
-                                  p.decoder_last_num_layers, p.layer_list);
+  return parallel::make_layer_map(options.model.num_layers, parallel::placement_of(schedule_options_of(options)),
+                                  p.decoder_first_num_layers, p.decoder_last_num_layers, p.layer_list);
 }
 
 }  // namespace triax::io

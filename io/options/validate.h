@@ -21,6 +21,9 @@ void resolve(RunOptions& options, int world_size, Purpose purpose = Purpose::Tra
 /// world / (tp cp pp); throws ConfigError where that is no whole number.
 int data_parallel_size(const comm::GridShape& grid, int world_size);
 
+/// The schedule of resolved options; reads the file of csv:FILE. Throws ConfigError where it cannot be read or parsed.
+parallel::ScheduleOptions schedule_options_of(const RunOptions& options);
+
 /// The layer map of resolved options.
 parallel::LayerMap layer_map_of(const RunOptions& options);
 

@@ -61,7 +61,7 @@ void check_stages(const RunOptions& options, FaultList& faults) {
   if (p.chunks > 1 && p.grid.pipeline == 1) {
     faults.add("num-virtual-stages-per-pipeline-rank", p.chunks, "virtual stages need a pipeline",
                "--pipeline-model-parallel-size of at least 2, or 1 virtual stage");
-  } else if (p.chunks > 1 && p.schedule != ScheduleKind::Interleaved) {
+  } else if (p.chunks > 1 && (p.schedule == ScheduleKind::GPipe || p.schedule == ScheduleKind::OneFOneB)) {
     faults.add("pipeline-schedule", parallel::name_of(p.schedule),
                fmt::format("has one chunk per rank, not {}", p.chunks), "interleaved");
   } else if (p.chunks == 1 && p.schedule == ScheduleKind::Interleaved) {
@@ -70,7 +70,15 @@ void check_stages(const RunOptions& options, FaultList& faults) {
   }
   if (options.model.num_layers <= 0) return;
   try {
-    static_cast<void>(layer_map_of(options));
+    const parallel::LayerMap map = layer_map_of(options);
+    const int first = map.position_of(0), last = map.position_of(map.num_virtual_stages() - 1);
+    if (options.model.tie_embeddings && first != last && (first != 0 || last != map.pipeline - 1)) {
+      faults.text(
+          fmt::format("--pipeline-schedule csv:{}: tied embeddings need the first and the last stage on the first "
+                      "and the last row, or on one row (now rows {} and {}): reorder the rows, or give "
+                      "--untie-embeddings-and-output-weights",
+                      p.schedule_file, first + 1, last + 1));
+    }
   } catch (const ConfigError& error) {
     faults.text(error.what());
   }
@@ -94,23 +102,47 @@ void check_recompute(const RunOptions& options, FaultList& faults) {
   }
 }
 
+// A schedule from a file fixes stages, chunks and micro-batches.
+void check_listed(const RunOptions& options, const parallel::ScheduleOptions& listed, int64_t micro_batches,
+                  FaultList& faults) {
+  const ParallelOptions& p = options.parallel;
+  const std::string what = fmt::format("{} lists", p.schedule_file);
+  if (listed.pipeline != p.grid.pipeline) {
+    faults.add("pipeline-model-parallel-size", p.grid.pipeline, fmt::format("{} {} positions", what, listed.pipeline),
+               std::to_string(listed.pipeline));
+  }
+  if (listed.chunks != p.chunks) {
+    faults.add("num-virtual-stages-per-pipeline-rank", p.chunks,
+               fmt::format("{} {} stages per position", what, listed.chunks), std::to_string(listed.chunks));
+  }
+  if (listed.num_micro_batches != micro_batches) {
+    faults.add("global-batch-size", options.batch.global_batch_size,
+               fmt::format("makes {} micro-batches, {} {}", micro_batches, what, listed.num_micro_batches),
+               std::to_string(options.batch.global_batch_size / micro_batches * listed.num_micro_batches));
+  }
+}
+
 void check_schedule_length(const RunOptions& options, int64_t dp, FaultList& faults) {
   const BatchOptions& batch = options.batch;
   const ParallelOptions& p = options.parallel;
   if (dp == 0 || batch.micro_batch_size <= 0) return;
   const int64_t per_pass = batch.micro_batch_size * dp;
   const int64_t global = batch.global_batch_size == 0 ? per_pass : batch.global_batch_size;
-  const bool contradicts =
-      (p.chunks > 1) != (p.schedule == parallel::ScheduleKind::Interleaved) || (p.chunks > 1 && p.grid.pipeline == 1);
+  using parallel::ScheduleKind;
+  const bool one_chunk = p.schedule == ScheduleKind::GPipe || p.schedule == ScheduleKind::OneFOneB;
+  const bool contradicts = (p.chunks > 1 && (one_chunk || p.grid.pipeline == 1)) ||
+                           (p.chunks == 1 && p.schedule == ScheduleKind::Interleaved);
   if (global % per_pass != 0 || contradicts) return;  // reported already
-  parallel::ScheduleOptions schedule;
-  schedule.kind = p.schedule;
-  schedule.pipeline = p.grid.pipeline;
-  schedule.chunks = p.chunks;
-  schedule.num_micro_batches = static_cast<int>(global / per_pass);
-  schedule.group_size = p.microbatch_group_size;
-  const std::string fault = parallel::check_schedule(schedule);
-  if (!fault.empty()) faults.text(fault);
+  RunOptions resolved = options;
+  resolved.batch.num_micro_batches = global / per_pass;
+  try {
+    const parallel::ScheduleOptions schedule = schedule_options_of(resolved);
+    if (p.schedule == ScheduleKind::Csv) check_listed(options, schedule, global / per_pass, faults);
+    const std::string fault = parallel::check_schedule(schedule);
+    if (!fault.empty()) faults.text(fault);
+  } catch (const ConfigError& error) {
+    faults.text(error.what());
+  }
 }
 
 }  // namespace

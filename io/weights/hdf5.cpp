@@ -37,12 +37,17 @@ void quiet_hdf5() { H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr); }
 
 Hdf5Type hdf5_type(DType dtype) {
   switch (dtype) {
-    case DType::Float64: return Hdf5Type(TRIAX_H5(H5Tcopy(H5T_IEEE_F64LE)));
-    case DType::Float32: return Hdf5Type(TRIAX_H5(H5Tcopy(H5T_IEEE_F32LE)));
-    case DType::BFloat16: return small_float(8, 7, 127);
-    case DType::Float16: return small_float(5, 10, 15);
-    default: throw ConfigError(fmt::format("weights of type {} cannot be stored: use fp64, fp32, bf16 or fp16",
-                                           name_of(dtype)));
+    case DType::Float64:
+      return Hdf5Type(TRIAX_H5(H5Tcopy(H5T_IEEE_F64LE)));
+    case DType::Float32:
+      return Hdf5Type(TRIAX_H5(H5Tcopy(H5T_IEEE_F32LE)));
+    case DType::BFloat16:
+      return small_float(8, 7, 127);
+    case DType::Float16:
+      return small_float(5, 10, 15);
+    default:
+      throw ConfigError(
+          fmt::format("weights of type {} cannot be stored: use fp64, fp32, bf16 or fp16", name_of(dtype)));
   }
 }
 

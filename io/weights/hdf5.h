@@ -39,7 +39,8 @@ void quiet_hdf5();
 /// File and memory type of an element, little endian: fp64, fp32, and the 2-byte floats bf16 (8 bits of exponent, 7 of
 /// mantissa) and fp16 (5 and 10), which h5dump and h5py read.
 Hdf5Type hdf5_type(DType dtype);
-/// The dtype of a stored type; throws RunTimeError for one that this file format does not know. `where` is for the text.
+/// The dtype of a stored type; throws RunTimeError for one that this file format does not know. `where` is for the
+/// text.
 DType dtype_of(hid_t type, const std::string& where);
 
 }  // namespace triax::io

@@ -52,8 +52,7 @@ class AttributeWriter {
  private:
   void write(const char* name, hid_t file_type, hid_t memory_type, const void* value) {
     const Hdf5Space space(TRIAX_H5(H5Screate(H5S_SCALAR)));
-    const Hdf5Attribute attribute(
-        TRIAX_H5(H5Acreate2(file_, name, file_type, space.get(), H5P_DEFAULT, H5P_DEFAULT)));
+    const Hdf5Attribute attribute(TRIAX_H5(H5Acreate2(file_, name, file_type, space.get(), H5P_DEFAULT, H5P_DEFAULT)));
     TRIAX_H5(H5Awrite(attribute.get(), memory_type, value));
   }
   void write(const char* name, const std::string& text) {
@@ -75,7 +74,8 @@ class AttributeReader {
       read(name, text);
       const auto& names = EnumNames<T>::names;
       const auto found = std::find(names.begin(), names.end(), text);
-      if (found == names.end()) throw RunTimeError(fmt::format("{}: attribute {} has the unknown value {}", path_, name, text));
+      if (found == names.end())
+        throw RunTimeError(fmt::format("{}: attribute {} has the unknown value {}", path_, name, text));
       value = static_cast<T>(found - names.begin());
     } else if constexpr (std::is_integral_v<T>) {
       int64_t integer = 0;
@@ -167,7 +167,8 @@ WeightsHeader read_header(hid_t file, const std::string& path) {
   int64_t version = 0;
   read("version", version);
   if (version > kVersion) {
-    throw RunTimeError(fmt::format("{}: version {} of the format, this program reads up to {}", path, version, kVersion));
+    throw RunTimeError(
+        fmt::format("{}: version {} of the format, this program reads up to {}", path, version, kVersion));
   }
   WeightsHeader header;
   std::string dtype;

@@ -13,15 +13,15 @@ namespace triax::io {
 
 struct WeightsHeader {
   model::ModelConfig model;
-  DType dtype = DType::Float32;      ///< of the stored tensors
+  DType dtype = DType::Float32;  ///< of the stored tensors
   int64_t iteration = 0;
   int64_t consumed_samples = 0;
-  std::string tokenizer_hash;        ///< Tokenizer::hash(); empty: the run had no tokenizer (mock data)
-  TokenizerOptions tokenizer;        ///< how to open it again
+  std::string tokenizer_hash;  ///< Tokenizer::hash(); empty: the run had no tokenizer (mock data)
+  TokenizerOptions tokenizer;  ///< how to open it again
 };
 
-/// Attributes "format" = "triax-weights", "version" = 1, "dtype", "iteration", "consumed_samples", "tokenizer.*" and one
-/// "model.*" for each field of the configuration: strings, 64-bit integers (also for yes and no: 1, 0), doubles.
+/// Attributes "format" = "triax-weights", "version" = 1, "dtype", "iteration", "consumed_samples", "tokenizer.*" and
+/// one "model.*" for each field of the configuration: strings, 64-bit integers (also for yes and no: 1, 0), doubles.
 void write_header(hid_t file, const WeightsHeader& header);
 /// Throws RunTimeError for another format, a newer version, or a missing attribute (by name).
 WeightsHeader read_header(hid_t file, const std::string& path);

@@ -44,9 +44,7 @@ std::vector<Piece> parse(const std::string& text) {
   return pieces;
 }
 
-Tensor bytes_of(std::string& text) {
-  return Tensor(text.data(), DType::UInt8, {static_cast<int64_t>(text.size())});
-}
+Tensor bytes_of(std::string& text) { return Tensor(text.data(), DType::UInt8, {static_cast<int64_t>(text.size())}); }
 
 void send_announcement(std::string text, comm::Communicator& world) {
   auto size = static_cast<int64_t>(text.size());

@@ -12,9 +12,9 @@ namespace triax::io {
 /// Name of the weights file in a --save or --load directory.
 std::string weights_path(const std::string& directory);
 
-/// Rank 0 writes the file; every element comes from one rank: dp 0, replica 0, not the tied copy. Shards travel in slabs of
-/// at most 64 MiB, so rank 0 never holds the whole model. Collective over world; returns on all ranks when the file is
-/// durable and visible. header.dtype must be the store's.
+/// Rank 0 writes the file; every element comes from one rank: dp 0, replica 0, not the tied copy. Shards travel in
+/// slabs of at most 64 MiB, so rank 0 never holds the whole model. Collective over world; returns on all ranks when the
+/// file is durable and visible. header.dtype must be the store's.
 void save_weights(const std::string& path, const WeightsHeader& header, const parallel::ParameterStore& store,
                   comm::ProcessGrid& grid);
 

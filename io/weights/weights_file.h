@@ -1,5 +1,5 @@
-// One HDF5 file of whole tensors under their global names: what `--save` writes, `sample` and `train --load` read, in any
-// layout. Dataset "<parameter name>": the true shape (no vocabulary padding), in the compute type.
+// One HDF5 file of whole tensors under their global names: what `--save` writes, `sample` and `train --load` read, in
+// any layout. Dataset "<parameter name>": the true shape (no vocabulary padding), in the compute type.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace triax::io {
 
-/// Where a piece of a tensor lies: `count` indices from `begin` on along `cut_dim`, everything along the other dimension;
-/// of those, local rows (elements of a vector) [first, last).
+/// Where a piece of a tensor lies: `count` indices from `begin` on along `cut_dim`, everything along the other
+/// dimension; of those, local rows (elements of a vector) [first, last).
 struct Slab {
   int cut_dim = 0;
   int64_t begin = 0, count = 0;
@@ -26,8 +26,8 @@ std::vector<Slab> slabs_of(const parallel::ShardSpec& spec, DType dtype, int64_t
 /// Elements of a slab.
 int64_t numel_of(const Slab& slab, const std::vector<int64_t>& global_shape);
 
-/// Writes to <path>.tmp.<host>.<pid>; commit() flushes, closes, makes durable and renames. Unless committed the temporary
-/// file is removed. One process writes. Errors: RunTimeError.
+/// Writes to <path>.tmp.<host>.<pid>; commit() flushes, closes, makes durable and renames. Unless committed the
+/// temporary file is removed. One process writes. Errors: RunTimeError.
 class WeightsWriter {
  public:
   WeightsWriter(const std::string& path, const WeightsHeader& header);

@@ -1,6 +1,6 @@
-// The parity matrix in fp64: every legal layout of T0 and T1 trains like one rank: losses and gradient norms of 20 steps,
-// and all weights after them, with dropout 0.1. Run with 1, 2, 4 and 8 ranks, each takes the layouts of its size.
-// TRIAX_PARITY=all runs the whole matrix, else a subset that covers every pair of settings.
+// The parity matrix in fp64: every legal layout of T0 and T1 trains like one rank: losses and gradient norms of 20
+// steps, and all weights after them, with dropout 0.1. Run with 1, 2, 4 and 8 ranks, each takes the layouts of its
+// size. TRIAX_PARITY=all runs the whole matrix, else a subset that covers every pair of settings.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -49,8 +49,8 @@ std::vector<Layout> all_layouts() {
 
 /// (setting, value) of each setting as small numbers.
 std::vector<int> settings_of(const Layout& l) {
-  return {static_cast<int>(l.model), static_cast<int>(l.head), l.tp, l.pp, l.vpp, l.dp, static_cast<int>(l.sp),
-          static_cast<int>(l.recompute)};
+  return {static_cast<int>(l.model), static_cast<int>(l.head),     l.tp, l.pp, l.vpp, l.dp,
+          static_cast<int>(l.sp),    static_cast<int>(l.recompute)};
 }
 
 using Pair = std::array<int, 4>;  // setting a, its value, setting b, its value
@@ -174,7 +174,8 @@ std::pair<double, std::string> weight_error(TinyRun& run, const std::string& fil
   return worst;
 }
 
-/// The memory executor's prediction of this rank is the arena's high-water mark, byte for byte and category by category.
+/// The memory executor's prediction of this rank is the arena's high-water mark, byte for byte and category by
+/// category.
 void expect_forecast_memory(TinyRun& run) {
   const train::MemoryForecast forecast = train::forecast_memory(run.options(), run.grid().world_rank());
   const MemoryLedger& measured = run.arena().ledger();
@@ -203,43 +204,81 @@ TEST(Parity, pairwise_subset_covers_every_pair_of_settings) {
   EXPECT_EQ(wanted, covered);
 }
 
+/// Largest differences seen.
+struct Worst {
+  double loss = 0, norm = 0, weight = 0;
+};
+
+/// Trains with `options` and compares losses, norms, weights and memory with the serial run of `layout`.
+void expect_like_one_rank(const Layout& layout, const io::RunOptions& options, const References& references,
+                          Worst& worst) {
+  SCOPED_TRACE(layout.text() + " " + parallel::name_of(options.parallel.schedule));
+  TinyRun run(session(), options);
+  run.grid().world().barrier();  // the references are there
+  const Trajectory expected = references.read(serial_of(layout));
+  const Trajectory actual = trajectory_of(run);
+  ASSERT_EQ(expected.loss.size(), static_cast<size_t>(kSteps));
+  for (size_t i = 0; i < expected.loss.size(); ++i) {
+    EXPECT_LE(relative(actual.loss[i], expected.loss[i]), kTolerance) << "loss of step " << i + 1;
+    EXPECT_LE(relative(actual.norm[i], expected.norm[i]), kTolerance) << "norm of step " << i + 1;
+    worst.loss = std::max(worst.loss, relative(actual.loss[i], expected.loss[i]));
+    worst.norm = std::max(worst.norm, relative(actual.norm[i], expected.norm[i]));
+  }
+  EXPECT_LT(actual.loss.back(), actual.loss.front());
+  expect_forecast_memory(run);
+  const auto [error, tensor] = weight_error(run, references.path(serial_of(layout)) + ".h5");
+  EXPECT_LE(error, kTolerance) << tensor;
+  worst.weight = std::max(worst.weight, error);
+  run.grid().world().barrier();
+}
+
+void say(size_t layouts, const Worst& worst) {
+  if (session().rank() != 0) return;
+  fmt::print("{} layouts of {} ranks: largest difference of loss {:.2e}, norm {:.2e}, weight {:.2e}\n", layouts,
+             session().size(), worst.loss, worst.norm, worst.weight);
+}
+
+void make_references(const References& references, const std::vector<Layout>& layouts) {
+  if (session().rank() != 0) return;
+  std::set<std::string> made;
+  for (const Layout& l : layouts) {
+    if (made.insert(references.path(serial_of(l))).second) references.make(serial_of(l));
+  }
+}
+
 TEST(Parity, every_layout_trains_like_one_rank) {
   const std::vector<Layout> layouts = layouts_of_this_world();
   const References references;
-  std::set<std::string> made;
-  std::map<std::string, double> worst;
-  if (session().rank() == 0) {
-    for (const Layout& l : layouts) {
-      if (made.insert(references.path(serial_of(l))).second) references.make(serial_of(l));
-    }
+  make_references(references, layouts);
+  Worst worst;
+  for (const Layout& layout : layouts) expect_like_one_rank(layout, tiny_options(layout), references, worst);
+  say(layouts.size(), worst);
+}
+
+// Deferred weight gradients (I and W apart), the V placement with both ends of the model on one position, tied and not.
+TEST(Parity, zero_bubble_schedules_train_like_one_rank) {
+  using parallel::ScheduleKind;
+  const int pp = std::min(session().size(), 4);
+  if (pp == 1) GTEST_SKIP() << "needs a pipeline: runs with 2, 4 and 8 ranks";
+  std::vector<Layout> layouts;
+  std::vector<ScheduleKind> schedules;
+  for (const ScheduleKind schedule :
+       {ScheduleKind::ZeroBubbleH1, ScheduleKind::ZeroBubbleH2, ScheduleKind::ZeroBubbleV}) {
+    const int vpp = schedule == ScheduleKind::ZeroBubbleV ? 2 : 1;
+    layouts.push_back({TinyModel::T0, Head::Tied, 1, pp, vpp, session().size() / pp});
+    layouts.push_back({TinyModel::T1, Head::Untied, session().size() / pp, pp, vpp, 1, SequenceParallel::No,
+                       RecomputeGranularity::Full});
+    schedules.insert(schedules.end(), 2, schedule);
   }
-  double worst_loss = 0;
-  double worst_norm = 0;
-  double worst_weight = 0;
-  for (const Layout& layout : layouts) {
-    SCOPED_TRACE(layout.text());
-    TinyRun run(session(), tiny_options(layout));
-    run.grid().world().barrier();  // the references are there
-    const Trajectory expected = references.read(serial_of(layout));
-    const Trajectory actual = trajectory_of(run);
-    ASSERT_EQ(expected.loss.size(), static_cast<size_t>(kSteps));
-    for (size_t i = 0; i < expected.loss.size(); ++i) {
-      EXPECT_LE(relative(actual.loss[i], expected.loss[i]), kTolerance) << "loss of step " << i + 1;
-      EXPECT_LE(relative(actual.norm[i], expected.norm[i]), kTolerance) << "norm of step " << i + 1;
-      worst_loss = std::max(worst_loss, relative(actual.loss[i], expected.loss[i]));
-      worst_norm = std::max(worst_norm, relative(actual.norm[i], expected.norm[i]));
-    }
-    EXPECT_LT(actual.loss.back(), actual.loss.front());
-    expect_forecast_memory(run);
-    const auto [error, tensor] = weight_error(run, references.path(serial_of(layout)) + ".h5");
-    EXPECT_LE(error, kTolerance) << tensor;
-    worst_weight = std::max(worst_weight, error);
-    run.grid().world().barrier();
+  const References references;
+  make_references(references, layouts);
+  Worst worst;
+  for (size_t i = 0; i < layouts.size(); ++i) {
+    io::RunOptions options = tiny_options(layouts[i]);
+    options.parallel.schedule = schedules[i];
+    expect_like_one_rank(layouts[i], options, references, worst);
   }
-  if (session().rank() == 0) {
-    fmt::print("{} layouts of {} ranks: largest difference of loss {:.2e}, norm {:.2e}, weight {:.2e}\n",
-               layouts.size(), session().size(), worst_loss, worst_norm, worst_weight);
-  }
+  say(layouts.size(), worst);
 }
 
 }  // namespace

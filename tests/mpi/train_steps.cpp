@@ -89,7 +89,8 @@ TEST(Clip, sgd_with_rate_1_moves_the_weights_by_the_clipped_norm) {
       }
     }
     run.grid().model_parallel().all_reduce(Tensor(&moved, DType::Float64, {1}), comm::ReduceOp::Sum).wait();
-    const double expected = clip < result.grad_norm ? clip * result.grad_norm / (result.grad_norm + 1e-6) : result.grad_norm;
+    const double expected =
+        clip < result.grad_norm ? clip * result.grad_norm / (result.grad_norm + 1e-6) : result.grad_norm;
     EXPECT_NEAR(std::sqrt(moved), expected, 1e-12 * expected);
   }
 }

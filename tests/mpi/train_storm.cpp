@@ -1,6 +1,6 @@
 // Deadlock storm: the executor runs programs of every schedule with a fake model, random delays in compute and in
-// messages, messages that are rendezvous (inside shared memory and as MPI messages of 1 MiB) and small ones. Every message
-// says who made it. Run with 5 to 8 ranks: together they hold every pipeline length from 2 to 8.
+// messages, messages that are rendezvous (inside shared memory and as MPI messages of 1 MiB) and small ones. Every
+// message says who made it. Run with 5 to 8 ranks: together they hold every pipeline length from 2 to 8.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -13,6 +13,7 @@
 #include "parallel/schedule.h"
 #include "tests/mpi/mpi_world.h"
 #include "train/executor.h"
+#include "train/staging.h"
 
 namespace triax::test {
 namespace {
@@ -33,6 +34,10 @@ class FakeStage final : public train::StageWork {
 
   Buffer compute(const Op& op, Buffer input) override {
     done_.push_back(op);
+    if (op.kind == OpKind::BackwardWeight) {
+      EXPECT_FALSE(input);
+      return Buffer();
+    }
     const int stage = program_.layers.virtual_stage(position_, op.chunk);
     const bool forward = op.kind == OpKind::Forward;
     const int from = forward ? stage - 1 : stage + 1;
@@ -69,10 +74,10 @@ class FakeStage final : public train::StageWork {
   std::vector<Op> done_;
 };
 
-parallel::Program program_of(ScheduleKind kind, int p, int v, int m) {
+parallel::Program program_of(ScheduleKind kind, int p, int v, int m, int group = 0) {
   parallel::ProgramOptions options;
-  options.schedule = {kind, p, v, m, 0};
-  options.layers = parallel::make_layer_map(int64_t{p} * v, p, v, 0, 0, {});
+  options.schedule = {kind, p, v, m, group};
+  options.layers = parallel::make_layer_map(int64_t{p} * v, parallel::placement_of(options.schedule), 0, 0, {});
   return parallel::make_training_program(options);
 }
 
@@ -91,8 +96,8 @@ void run_program(comm::ProcessGrid& grid, const parallel::Program& program, cons
   const std::vector<Op>& ops = program.positions[static_cast<size_t>(position)];
   const auto device = kernels::make_cpu_device({1});
   {
-    train::Executor executor(ops, program.chunks, program.num_micro_batches, grid.pipeline(), *device, arena, shape,
-                             ahead);
+    train::Executor executor(ops, program.layers, program.num_micro_batches, grid.pipeline(), *device, arena, shape,
+                             ahead, train::staging_buffers(program, ahead));
     executor.run(stage);
     executor.run(stage);
   }
@@ -121,8 +126,12 @@ void storm(int p, Transport transport) {
         run_program(grid, program_of(ScheduleKind::OneFOneB, p, 1, m), shape, ahead);
       }
       for (int v = 2; v <= 4; ++v) run_program(grid, program_of(ScheduleKind::Interleaved, p, v, p), shape, ahead);
-      // More than one group.
+      // More than one group; and a group so long that stages send ahead of what their peers receive.
       run_program(grid, program_of(ScheduleKind::Interleaved, p, 2, 2 * p), shape, ahead);
+      run_program(grid, program_of(ScheduleKind::Interleaved, p, 2, 4 * p, 4 * p), shape, ahead);
+      run_program(grid, program_of(ScheduleKind::ZeroBubbleH1, p, 1, p + 1), shape, ahead);
+      run_program(grid, program_of(ScheduleKind::ZeroBubbleH2, p, 1, 2 * p), shape, ahead);
+      run_program(grid, program_of(ScheduleKind::ZeroBubbleV, p, 2, 2 * p), shape, ahead);
     }
   }
 }
@@ -150,7 +159,8 @@ TEST(Executor, a_peer_that_never_sends_ends_the_run_within_the_deadline) {
       if (first_receive.empty() && op.kind == OpKind::RecvActivation) first_receive.push_back(op);
     }
     const auto device = kernels::make_cpu_device({1});
-    train::Executor executor(first_receive, 1, 1, grid.pipeline(), *device, arena, shape, ReceiveAhead::OneAhead);
+    train::Executor executor(first_receive, program.layers, 1, grid.pipeline(), *device, arena, shape,
+                             ReceiveAhead::OneAhead, 2);
     EXPECT_THROW(executor.run(stage), comm::PeerLost);
   }
 }

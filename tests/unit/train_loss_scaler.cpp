@@ -1,9 +1,8 @@
 // Loss scale of fp16: sequences of overflows and good steps.
-#include "train/loss_scaler.h"
-
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "train/loss_scaler.h"
 
 namespace triax::train {
 namespace {

@@ -1,12 +1,11 @@
 // Learning-rate schedules against their formulas, worked by hand.
-#include "train/lr_schedule.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <numbers>
 
 #include "base/error.h"
+#include "train/lr_schedule.h"
 
 namespace triax::train {
 namespace {
@@ -71,8 +70,8 @@ TEST(LrSchedule, warmup_stable_decay) {
     s.wsd_style = style;
     return learning_rate(s, n);
   };
-  for (const auto style : {WsdDecayStyle::Linear, WsdDecayStyle::Cosine, WsdDecayStyle::Exponential,
-                           WsdDecayStyle::MinusSqrt}) {
+  for (const auto style :
+       {WsdDecayStyle::Linear, WsdDecayStyle::Cosine, WsdDecayStyle::Exponential, WsdDecayStyle::MinusSqrt}) {
     EXPECT_DOUBLE_EQ(at(style, 700), 1.0);
     EXPECT_NEAR(at(style, 1100), 0.1, 1e-15);
     EXPECT_DOUBLE_EQ(at(style, 1200), 0.1);

@@ -1,6 +1,4 @@
 // Flat optimizers, the ranges they and the norm work on, factors, and what is computed from the ranks' reports.
-#include "train/optimizer.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,6 +7,7 @@
 #include "comm/self_comm.h"
 #include "train/gradient_norm.h"
 #include "train/gradient_sync.h"
+#include "train/optimizer.h"
 #include "train/step_report.h"
 
 namespace triax::train {
@@ -156,7 +155,8 @@ TEST(StepTotals, bubble_of_1f1b_without_latency) {
   // p 4, m 8, forward 1, backward 2: T = 33, each stage works 24 of it (schedules.md). A stage's idle time splits into
   // what it waits in receives and what is left after its end.
   std::vector<RankReport> reports;
-  for (const double end : {33.0, 31.0, 29.0, 27.0}) reports.push_back({.receive_wait_s = end - 24, .compute_end_s = end});
+  for (const double end : {33.0, 31.0, 29.0, 27.0})
+    reports.push_back({.receive_wait_s = end - 24, .compute_end_s = end});
   EXPECT_NEAR(combine(reports, 4).bubble_fraction, 9.0 / 33, 1e-15);
   EXPECT_EQ(combine(reports, 1).bubble_fraction, 0);
 }

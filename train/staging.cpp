@@ -1,0 +1,88 @@
+#include "train/staging.h"
+
+#include <algorithm>
+#include <array>
+#include <unordered_set>
+#include <vector>
+
+namespace triax::train {
+namespace {
+
+using parallel::Op;
+using parallel::OpKind;
+
+/// One position's way through its list.
+struct Position {
+  size_t next = 0;
+  std::array<std::vector<int64_t>, 2> sent;  ///< matches per direction, in order
+  std::vector<int64_t> receives;             ///< matches in order
+  size_t posted = 0;                         ///< of receives
+};
+
+/// The executor's rules without time: does the program end with `staged` buffers?
+class Rehearsal {
+ public:
+  Rehearsal(const parallel::Program& program, ReceiveAhead ahead, size_t staged)
+      : program_(program), ahead_(ahead), staged_(staged), positions_(program.positions.size()) {
+    for (size_t i = 0; i < positions_.size(); ++i) {
+      for (const Op& op : program.positions[i]) {
+        if (is_receive(op.kind)) positions_[i].receives.push_back(op.match);
+      }
+      if (ahead == ReceiveAhead::OneAhead) post(positions_[i]);
+    }
+  }
+
+  bool ends() {
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (size_t i = 0; i < positions_.size(); ++i) {
+        while (advance(i)) moved = true;
+      }
+    }
+    for (size_t i = 0; i < positions_.size(); ++i) {
+      if (positions_[i].next != program_.positions[i].size()) return false;
+    }
+    return true;
+  }
+
+ private:
+  void post(Position& p) {
+    if (p.posted < p.receives.size()) posted_.insert(p.receives[p.posted++]);
+  }
+
+  bool advance(size_t i) {
+    Position& p = positions_[i];
+    if (p.next == program_.positions[i].size()) return false;
+    const Op& op = program_.positions[i][p.next];
+    if (is_receive(op.kind)) {
+      if (!posted_.contains(op.match)) post(p);
+      if (!sent_.contains(op.match)) return false;
+      if (ahead_ == ReceiveAhead::OneAhead) post(p);
+    } else if (is_send(op.kind)) {
+      auto& sent = p.sent[op.kind == OpKind::SendActivation ? 0 : 1];
+      if (sent.size() >= staged_ && !posted_.contains(sent[sent.size() - staged_])) return false;
+      sent.push_back(op.match);
+      sent_.insert(op.match);
+    }
+    ++p.next;
+    return true;
+  }
+
+  const parallel::Program& program_;
+  ReceiveAhead ahead_;
+  size_t staged_;
+  std::vector<Position> positions_;
+  std::unordered_set<int64_t> sent_, posted_;
+};
+
+}  // namespace
+
+int staging_buffers(const parallel::Program& program, ReceiveAhead ahead) {
+  const int most = std::max(2, program.chunks * program.num_micro_batches);
+  for (int staged = 2; staged <= most; ++staged) {
+    if (Rehearsal(program, ahead, static_cast<size_t>(staged)).ends()) return staged;
+  }
+  return 0;
+}
+
+}  // namespace triax::train
