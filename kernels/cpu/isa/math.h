@@ -36,6 +36,10 @@ requires(IsPair<X>::value || IsPair<Y>::value || IsPair<Z>::value) TRIAX_INLINE 
 TRIAX_INLINE Vec<float> larger(Vec<float> a, Vec<float> b) {
 #if defined(__AVX512F__)
   return _mm512_max_ps(a, b);
+#elif defined(__AVX2__)
+  return _mm256_max_ps(a, b);
+#elif defined(__SSE2__)
+  return _mm_max_ps(a, b);
 #else
   return a > b ? a : b;
 #endif
@@ -51,6 +55,10 @@ TRIAX_INLINE Vec<double> larger(Vec<double> a, Vec<double> b) {
 TRIAX_INLINE Vec<float> smaller(Vec<float> a, Vec<float> b) {
 #if defined(__AVX512F__)
   return _mm512_min_ps(a, b);
+#elif defined(__AVX2__)
+  return _mm256_min_ps(a, b);
+#elif defined(__SSE2__)
+  return _mm_min_ps(a, b);
 #else
   return a < b ? a : b;
 #endif
