@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "io/data/atomic_file.h"
 #include "io/options/values.h"
+#include "parallel/cost_text.h"
 #include "parallel/csv_schedule.h"
 
 namespace triax::apps {
@@ -59,17 +60,12 @@ OptionEntry path_entry(std::string name, std::string help, std::string& field) {
   });
 }
 
-// "0:3:1.5": replica, position, factor.
 std::string take_stragglers(const std::vector<std::string>& words, std::vector<parallel::Straggler>& stragglers) {
   stragglers.clear();
-  for (const std::string& word : words) {
-    std::istringstream in(word);
-    parallel::Straggler s;
-    char a = 0, b = 0;
-    if (!(in >> s.lane.replica >> a >> s.lane.position >> b >> s.factor) || a != ':' || b != ':' || !in.eof()) {
-      return "must be REPLICA:POSITION:FACTOR, for example 0:3:1.5";
-    }
-    stragglers.push_back(s);
+  try {
+    for (const std::string& word : words) stragglers.push_back(parallel::parse_straggler(word));
+  } catch (const ConfigError& error) {
+    return error.what();
   }
   return {};
 }
@@ -109,7 +105,7 @@ std::vector<OptionEntry> output_entries(ProgramRequest& r) {
       path_entry("out", "writes the result there instead of stdout", r.out),
       path_entry("svg", "time: writes the picture as SVG", r.svg),
       path_entry("chrome", "time: writes a Chrome trace (Perfetto)", r.chrome),
-      count_entry("width", "columns of the dwordsing; default the terminal's", 10, r.width),
+      count_entry("width", "columns of the drawing; default the terminal's", 10, r.width),
   };
 }
 
@@ -138,7 +134,7 @@ std::vector<OptionEntry> time_entries(ProgramRequest& r) {
                    return {};
                  }),
       stragglers,
-      count_entry("replica", "time: replica whose ops are dwordsn", 0, r.replica),
+      count_entry("replica", "time: replica whose ops are drawn", 0, r.replica),
   };
 }
 

@@ -22,28 +22,28 @@ DType compute_dtype(Precision precision);
 DType state_dtype(Precision precision);
 
 struct ParallelOptions {
-  comm::GridShape grid;                       ///< data is derived: world / (tp * cp * pp)
-  int chunks = 1;                             ///< v, from --num-virtual-stages-per-pipeline-rank or layers per virtual stage
-  int64_t decoder_first_num_layers = 0;       ///< 0: not given
+  comm::GridShape grid;                  ///< data is derived: world / (tp * cp * pp)
+  int chunks = 1;                        ///< v, from --num-virtual-stages-per-pipeline-rank or layers per virtual stage
+  int64_t decoder_first_num_layers = 0;  ///< 0: not given
   int64_t decoder_last_num_layers = 0;
-  std::vector<int64_t> layer_list;            ///< --pipeline-model-parallel-layout as counts, empty: not given
+  std::vector<int64_t> layer_list;  ///< --pipeline-model-parallel-layout as counts, empty: not given
   bool sequence_parallel = false;
   parallel::ScheduleKind schedule = parallel::ScheduleKind::OneFOneB;
-  std::string schedule_file;  ///< of --pipeline-schedule csv:FILE
-  int microbatch_group_size = 0;              ///< interleaved G; 0: p
+  std::string schedule_file;      ///< of --pipeline-schedule csv:FILE
+  int microbatch_group_size = 0;  ///< interleaved G; 0: p
   parallel::Recompute recompute;
   int zero_stage = 0;
   bool overlap_grad_reduce = true;
   bool overlap_p2p = true;
-  int64_t ddp_bucket_size = 0;                ///< parameters; 0: max(40e6, 1e6 * dp)
+  int64_t ddp_bucket_size = 0;  ///< parameters; 0: max(40e6, 1e6 * dp)
 };
 
 struct BatchOptions {
-  int64_t micro_batch_size = 0;               ///< b
-  int64_t global_batch_size = 0;              ///< 0: b * dp
-  int64_t num_micro_batches = 0;              ///< m, derived: global / (b * dp)
+  int64_t micro_batch_size = 0;   ///< b
+  int64_t global_batch_size = 0;  ///< 0: b * dp
+  int64_t num_micro_batches = 0;  ///< m, derived: global / (b * dp)
   int64_t train_iters = 0;
-  int64_t train_samples = 0;                  ///< exclusive with train_iters
+  int64_t train_samples = 0;  ///< exclusive with train_iters
 };
 
 enum class OptimizerKind { Adam, Sgd };
@@ -54,41 +54,41 @@ enum class LrScaling { None, Linear, Sqrt };
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::Adam;
   double adam_beta1 = 0.9, adam_beta2 = 0.999, adam_eps = 1e-8, sgd_momentum = 0.9, weight_decay = 0.01;
-  double clip_grad = 1.0;                     ///< 0: off
+  double clip_grad = 1.0;  ///< 0: off
   double lr = 0, min_lr = 0, lr_warmup_init = 0;
   LrDecayStyle lr_decay_style = LrDecayStyle::Linear;
   WsdDecayStyle lr_wsd_decay_style = WsdDecayStyle::Exponential;
-  int64_t lr_decay_iters = 0, lr_decay_samples = 0;    ///< 0: train_iters / train_samples
+  int64_t lr_decay_iters = 0, lr_decay_samples = 0;  ///< 0: train_iters / train_samples
   int64_t lr_warmup_iters = 0, lr_warmup_samples = 0;
-  double lr_warmup_fraction = 0;              ///< of the decay length
+  double lr_warmup_fraction = 0;  ///< of the decay length
   int64_t lr_wsd_decay_iters = 0, lr_wsd_decay_samples = 0;
-  LrScaling lr_scaling = LrScaling::None;     ///< lr *= (global batch / base) or its square root
+  LrScaling lr_scaling = LrScaling::None;  ///< lr *= (global batch / base) or its square root
   int64_t lr_base_batch_size = 0;
   // fp16
-  double loss_scale = 0;                      ///< static; 0: dynamic
+  double loss_scale = 0;  ///< static; 0: dynamic
   double initial_loss_scale = 4294967296.0, min_loss_scale = 1.0;
   int64_t loss_scale_window = 1000, hysteresis = 2;
 };
 
 struct DataOptions {
-  std::vector<std::string> data_path;         ///< [weight prefix]... or prefixes
+  std::vector<std::string> data_path;  ///< [weight prefix]... or prefixes
   std::vector<std::string> train_data_path, valid_data_path, test_data_path;
   std::string split = "969,30,1";
   std::string data_cache_path;
   bool mock_data = false;
   bool eod_mask_loss = false;
   std::string tokenizer_type, tokenizer_model, vocab_file, merge_file, tiktoken_pattern = "v2";
-  int64_t vocab_size = 0;                     ///< 0: from the data's description or the tokenizer
+  int64_t vocab_size = 0;  ///< 0: from the data's description or the tokenizer
   int64_t tiktoken_num_special_tokens = 1000;
 };
 
 struct RunControl {
   Precision precision = Precision::Fp32;
   std::string device = "cpu";
-  int threads = 0;                            ///< per rank; 0: OMP_NUM_THREADS, else cores / ranks of the host
+  int threads = 0;  ///< per rank; 0: OMP_NUM_THREADS, else cores / ranks of the host
   uint64_t seed = 1234;
-  std::string run_dir;                        ///< empty: runs/<model>-<layout>-<date>
-  std::string metrics_file;                   ///< empty: <run_dir>/metrics.jsonl
+  std::string run_dir;       ///< empty: runs/<model>-<layout>-<date>
+  std::string metrics_file;  ///< empty: <run_dir>/metrics.jsonl
   std::string save, load;
   int64_t save_interval = 0;
   int64_t log_interval = 10;
@@ -100,11 +100,15 @@ struct RunControl {
   bool log_throughput = true;
   bool tensorboard = true;
   std::string tensorboard_dir;
-  double peak_tflops = 0;                     ///< per rank, for MFU; 0: measured at start
+  double peak_tflops = 0;  ///< per rank, for MFU; 0: measured at start
   bool shared_memory = true;
   int fake_nodes = 0;
-  std::string inject;                         ///< --inject SPEC: delays and faults for tests
+  std::string inject;  ///< --inject SPEC: delays and faults for tests
   bool check_replicas = false;
+  std::string clock = "real";           ///< or "virtual": op times come from `cost` (parallel/virtual_clock.h)
+  std::string cost = "F=1,I=1,W=1";     ///< parallel/cost_text.h
+  double jitter = 0;                    ///< standard deviation of the logarithm of each op's virtual time
+  std::vector<std::string> stragglers;  ///< "replica:position:factor"
 };
 
 struct RunOptions {

@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cmath>
 #include <map>
+#include <sstream>
 #include <vector>
 
 #include "base/error.h"
@@ -110,6 +111,16 @@ TextCosts parse_costs(const std::string& text, int stages, int num_micro_batches
   c.message_bytes = std::llround(single("BYTES"));
   for (const double value : values["BANDWIDTH"]) c.bytes_per_s.push_back(value / unit * 1e12);
   return result;
+}
+
+Straggler parse_straggler(const std::string& word) {
+  std::istringstream in(word);
+  Straggler s;
+  char a = 0, b = 0;
+  if (!(in >> s.lane.replica >> a >> s.lane.position >> b >> s.factor) || a != ':' || b != ':' || !in.eof()) {
+    throw ConfigError("--straggler " + word + ": must be REPLICA:POSITION:FACTOR, for example 0:3:1.5");
+  }
+  return s;
 }
 
 }  // namespace triax::parallel

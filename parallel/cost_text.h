@@ -4,6 +4,7 @@
 #include <string>
 
 #include "parallel/cost_table.h"
+#include "parallel/time_model.h"
 
 namespace triax::parallel {
 
@@ -18,5 +19,8 @@ struct TextCosts {
 /// steps over `stages` stages would not fit into 63 bits of picoseconds.
 /// Throws ConfigError naming the word, the rule and the legal words.
 TextCosts parse_costs(const std::string& text, int stages, int num_micro_batches);
+
+/// "REPLICA:POSITION:FACTOR", for example "0:3:1.5"; throws ConfigError for other words.
+Straggler parse_straggler(const std::string& word);
 
 }  // namespace triax::parallel

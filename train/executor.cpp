@@ -44,7 +44,8 @@ Executor::Executor(std::span<const Op> ops, const parallel::LayerMap& layers, in
 
 ExecutionTimes Executor::run(StageWork& work) {
   ExecutionTimes total;
-  const double start_s = now_s();
+  const double start_s = start_s_ = now_s();
+  if (clock_ != nullptr) clock_->start_step();
   next_receive_ = 0;
   peak_op_ = -1;
   posted_.clear();
@@ -54,6 +55,7 @@ ExecutionTimes Executor::run(StageWork& work) {
     const int64_t peak = arena_->ledger().peak_total;
     times_[i].start_s = now_s() - start_s;
     execute(op, work);
+    if (clock_ != nullptr) clock_->advance(static_cast<int>(i));
     times_[i].stop_s = now_s() - start_s;
     if (arena_->ledger().peak_total > peak) peak_op_ = static_cast<int>(i);
     if (is_receive(op.kind)) total.receive_wait_s += times_[i].stop_s - times_[i].start_s;

@@ -11,6 +11,7 @@
 #include "comm/communicator.h"
 #include "kernels/device.h"
 #include "parallel/program.h"
+#include "parallel/virtual_clock.h"
 
 namespace triax::train {
 
@@ -64,6 +65,10 @@ class Executor {
   ExecutionTimes run(StageWork& work);
   /// Of the last run: times()[i] belongs to op i.
   std::span<const OpTime> times() const { return times_; }
+  /// When the last run started, on this host's monotonic clock.
+  double start_s() const { return start_s_; }
+  /// From now on every run also advances `clock` over each op (started anew by each run); null: no clock.
+  void set_clock(parallel::VirtualClock* clock) { clock_ = clock; }
   /// Op of the last run during which the arena's peak was last raised; -1: none.
   int peak_op() const { return peak_op_; }
 
@@ -96,6 +101,8 @@ class Executor {
   std::array<std::vector<Message>, 2> staged_;  ///< [direction]: used in turn; empty where nothing is sent
   std::array<size_t, 2> next_staged_{};
   int peak_op_ = -1;
+  double start_s_ = 0;
+  parallel::VirtualClock* clock_ = nullptr;
   std::vector<Buffer> activations_;  ///< [chunk, micro-batch]: received input or output to send of a forward
   std::vector<Buffer> gradients_;    ///< the same of a backward
   std::vector<OpTime> times_;

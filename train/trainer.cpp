@@ -9,6 +9,7 @@
 
 #include "io/options/validate.h"
 #include "parallel/checker.h"
+#include "parallel/cost_text.h"
 #include "train/batch_source.h"
 #include "train/program_builder.h"
 #include "train/staging.h"
@@ -107,6 +108,32 @@ void Trainer::build_programs() {
   };
   executor_ = executor(program_);
   evaluator_ = executor(evaluation_program_);
+  schedule_options_ = options.schedule;
+  if (use_ == Use::Train && options_.control.clock == "virtual") build_clock();
+}
+
+void Trainer::build_clock() {
+  const parallel::TextCosts text =
+      parallel::parse_costs(options_.control.cost, program_.pipeline, program_.num_micro_batches);
+  virtual_costs_ = parallel::make_cost_table(text.costs, program_.pipeline, program_.chunks);
+  virtual_unit_ps_ = text.unit_ps;
+  parallel::TimeOptions time;
+  time.jitter = {options_.control.jitter, options_.control.seed};
+  for (const std::string& word : options_.control.stragglers)
+    time.stragglers.push_back(parallel::parse_straggler(word));
+  clock_ = std::make_unique<parallel::VirtualClock>(program_, virtual_costs_, time, grid_->pipeline(), grid_->data());
+  executor_->set_clock(clock_.get());
+}
+
+OpTimes Trainer::op_times() {
+  std::vector<parallel::OpTime> own;
+  if (clock_) {
+    own.assign(clock_->times().begin(), clock_->times().end());
+  } else {
+    const auto ps = [this](double s) { return std::llround((executor_->start_s() + s) * 1e12); };
+    for (const OpTime& time : executor_->times()) own.push_back({ps(time.start_s), ps(time.stop_s)});
+  }
+  return gather_op_times(program_, own, grid_->pipeline());
 }
 
 void Trainer::initialize() {
@@ -141,6 +168,7 @@ StepResult Trainer::train_step(const StepInput& input) {
   prepare_step();
   const ExecutionTimes times = executor_->run(*this);
   device_->synchronize();
+  if (clock_) virtual_times_ = clock_->finish_step();
 
   StepResult result;
   result.grad_norm = grad_norm_;

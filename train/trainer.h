@@ -20,6 +20,7 @@
 #include "train/loss_scaler.h"
 #include "train/lr_schedule.h"
 #include "train/optimizer.h"
+#include "train/pipeline_timing.h"
 #include "train/step_report.h"
 
 namespace triax::train {
@@ -81,6 +82,13 @@ class Trainer final : private StageWork {
   const std::vector<std::unique_ptr<model::Chunk>>& chunks() const { return chunks_; }
   Progress& progress() { return progress_; }
   const Executor& executor() const { return *executor_; }
+  const parallel::ScheduleOptions& schedule_options() const { return schedule_options_; }
+  /// --clock virtual: picoseconds that stand for 1 in --cost; 0 with the real clock.
+  int64_t virtual_unit_ps() const { return virtual_unit_ps_; }
+  /// Of the last training step on the virtual clock; all zero with the real one.
+  const parallel::StepTimes& virtual_times() const { return virtual_times_; }
+  /// Op times of the last training step on all positions of this pipeline, virtual or real; collective over it.
+  OpTimes op_times();
   /// Tensor of which the masters and weights are filled: state dtype, host, [store().numel()]; weights_changed() after.
   Tensor weight_source();
   void weights_changed();
@@ -93,6 +101,7 @@ class Trainer final : private StageWork {
   Buffer compute(const parallel::Op& op, Buffer input) override;
   void update(const parallel::Op& op) override;
   void build_programs();
+  void build_clock();
   void gradient_norm();
   double global_tokens();
   void prepare_step();
@@ -121,7 +130,12 @@ class Trainer final : private StageWork {
   LossScaler scaler_;
   LrSchedule schedule_;
   parallel::Program program_, evaluation_program_;
+  parallel::ScheduleOptions schedule_options_;
   std::unique_ptr<Executor> executor_, evaluator_;
+  parallel::CostTable virtual_costs_;
+  int64_t virtual_unit_ps_ = 0;
+  std::unique_ptr<parallel::VirtualClock> clock_;
+  parallel::StepTimes virtual_times_;
   ReportExchange exchange_;
   Progress progress_;
   parallel::Mode mode_ = parallel::Mode::Train;

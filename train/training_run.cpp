@@ -18,6 +18,7 @@
 #include "train/peak.h"
 #include "train/program_builder.h"
 #include "train/replica_check.h"
+#include "train/timing_output.h"
 
 namespace triax::train {
 namespace {
@@ -366,6 +367,11 @@ void TrainingRun::save(const char* why) {
 
 ExitCode TrainingRun::finish(io::EndReason reason, ExitCode code) {
   held_->grid.world().barrier();
+  if (held_->trainer.progress().iteration > loaded_iteration_) {
+    const std::string timing =
+        output_timing(held_->trainer, directory_.path, reporter_ ? WritesTiming::Yes : WritesTiming::No);
+    if (reporter_) reporter_->line(timing);
+  }
   if (reporter_) reporter_->finish(reason, held_->grid.ledger());
   return code;
 }

@@ -54,6 +54,18 @@ OptionEntry seed() {
   return entry;
 }
 
+OptionEntry clock() {
+  OptionEntry entry = text_option(
+      "clock", OptionGroup::Run, "real|virtual", [](auto& o) -> auto& { return o.control.clock; },
+      "virtual: also advances Lamport clocks by --cost over the real run; equals triax program time");
+  const OptionSetter set = entry.set;
+  entry.set = [set](RunOptions& o, const std::vector<std::string>& values) -> std::string {
+    if (values[0] != "real" && values[0] != "virtual") return "must be real or virtual";
+    return set(o, values);
+  };
+  return entry;
+}
+
 OptionEntry check() {
   OptionEntry entry = derived_option("check", ValueKind::Value, OptionGroup::Run, "replicas|none",
                                      "replicas: compare the copies of replicated weights bit by bit");
@@ -149,6 +161,17 @@ std::vector<OptionEntry> run_entries() {
       text_option(
           "inject", kGroup, "SPEC", [](auto& o) -> auto& { return o.control.inject; }, "delays and faults for tests"),
       check(),
+      clock(),
+      text_option(
+          "cost", kGroup, "F=1,I=1,...", [](auto& o) -> auto& { return o.control.cost; },
+          "--clock virtual: cost of a whole stage for F, I, W (or B), R, OPT, REDUCE_GRAD, P2P, ...; lists give "
+          "one value per stage"),
+      real_option(
+          "jitter", kGroup, {0, 2}, [](auto& o) -> auto& { return o.control.jitter; },
+          "--clock virtual: standard deviation of the logarithm of each op's time"),
+      list_option(
+          "straggler", kGroup, "R:I:X ...", [](auto& o) -> auto& { return o.control.stragglers; },
+          "--clock virtual: position I of replica R takes X times as long"),
   };
 }
 
