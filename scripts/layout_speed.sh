@@ -8,6 +8,9 @@ model=${2:-llama-10m}
 precision=${3:-fp32}
 iterations=${4:-6}
 turns=${5:-2}
+# The presets are bf16.
+precision_flag=--$precision
+[ "$precision" = fp32 ] && precision_flag=--no-bf16
 case $model in
   llama-10m) batch="--micro-batch-size 4 --global-batch-size 32" ;;
   *) batch="--seq-length 256 --micro-batch-size 1 --global-batch-size 8" ;;
@@ -31,7 +34,7 @@ for turn in $(seq "$turns"); do
   while IFS='|' read -r name ranks threads options; do
     n=$((n + 1))
     # shellcheck disable=SC2086
-    OMP_NUM_THREADS=$threads mpiexec -n "$ranks" "$triax" train --model "$model" "--$precision" --mock-data $batch \
+    OMP_NUM_THREADS=$threads mpiexec -n "$ranks" "$triax" train --model "$model" $precision_flag --mock-data $batch \
       --train-iters "$iterations" --lr 1e-4 --eval-iters 0 --hidden-dropout 0 --attention-dropout 0 --seed 1 \
       --threads "$threads" --run-dir "$work/$n-$turn" $options >"$work/log" 2>&1 </dev/null || { cat "$work/log"; exit 1; }
     # The first step of a turn pays for page faults and primitive creation.
