@@ -130,7 +130,7 @@ std::vector<Row> data_rows() {
       {"manual-gc-eval", Switch, Run, "there is no garbage collector"},
       {"empty-unused-memory-level", Value, Run, "buffers come from arenas that never fragment"},
       {"exit-signal-handler", Switch, Run, "always: a signal saves and stops"},
-      {"check-for-nan-in-loss-and-grad", Switch, Run, "always reported; training goes on, fp16 skips the step"},
+      {"check-for-nan-in-loss-and-grad", Switch, Run, "always checked: a NaN ends the run with its place named; fp16 skips the step"},
       {"rerun-mode", Value, Run, "steps are not run twice", {"disabled"}},
       {"ckpt-format", Value, Checkpoint, kFormat},
       {"dist-ckpt-format", Value, Checkpoint, kFormat},
