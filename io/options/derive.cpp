@@ -20,6 +20,7 @@ class Deriver {
     gelu();
     chunks();
     schedule();
+    clock();
     recompute();
     sequence_parallel();
   }
@@ -129,6 +130,15 @@ class Deriver {
     }
     options_.parallel.schedule =
         options_.parallel.chunks > 1 ? parallel::ScheduleKind::Interleaved : parallel::ScheduleKind::OneFOneB;
+  }
+
+  // Other commands have a --cost of their own, so what counts is what reached the run's settings.
+  void clock() {
+    const RunControl& control = options_.control;
+    const RunControl defaults;
+    if (control.clock == "virtual") return;
+    if (control.cost == defaults.cost && control.jitter == 0 && control.stragglers.empty()) return;
+    faults_.push_back("--cost, --jitter, --straggler: have an effect only on the virtual clock; add --clock virtual");
   }
 
   void recompute() {

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "io/options/fault_list.h"
+#include "parallel/cost_text.h"
 
 namespace triax::io {
 namespace {
@@ -140,6 +141,10 @@ void check_schedule_length(const RunOptions& options, int64_t dp, FaultList& fau
     if (p.schedule == ScheduleKind::Csv) check_listed(options, schedule, global / per_pass, faults);
     const std::string fault = parallel::check_schedule(schedule);
     if (!fault.empty()) faults.text(fault);
+    if (options.control.clock == "virtual") {
+      static_cast<void>(parallel::parse_costs(options.control.cost, schedule.pipeline, schedule.num_micro_batches));
+      for (const std::string& word : options.control.stragglers) static_cast<void>(parallel::parse_straggler(word));
+    }
   } catch (const ConfigError& error) {
     faults.text(error.what());
   }
