@@ -12,9 +12,11 @@
 
 #include "base/error.h"
 #include "io/data/atomic_file.h"
+#include "io/options/validate.h"
 #include "io/options/values.h"
 #include "parallel/cost_text.h"
 #include "parallel/csv_schedule.h"
+#include "train/program_builder.h"
 
 namespace triax::apps {
 namespace {
@@ -212,14 +214,41 @@ parallel::LayerMap layers_of(const ProgramRequest& r) {
                                   p.decoder_last_num_layers, p.layer_list);
 }
 
+// With all of a model's dimensions the program is the trainer's, buckets and sums included: the hash is the same.
+std::optional<parallel::ProgramOptions> trainer_options(const ProgramRequest& r) {
+  io::RunOptions o = r.parsed.options;
+  const model::ModelConfig& m = o.model;
+  if (m.num_layers == 0 || m.hidden_size == 0 || m.num_attention_heads == 0 || m.vocab_size == 0) return std::nullopt;
+  const int64_t t = o.parallel.grid.tensor;
+  const int64_t k = m.num_query_groups;
+  if (m.num_attention_heads % t != 0 || m.ffn_hidden_size % t != 0 || (k % t != 0 && t % k != 0)) {
+    throw ConfigError(
+        fmt::format("--tensor-model-parallel-size {}: must divide {} heads and --ffn-hidden-size {}, and "
+                    "divide or be a multiple of {} KV heads",
+                    t, m.num_attention_heads, m.ffn_hidden_size, k));
+  }
+  o.parallel.grid.pipeline = r.schedule.pipeline;
+  o.parallel.grid.data = static_cast<int>(r.replicas);
+  o.parallel.chunks = r.schedule.chunks;
+  o.parallel.schedule = r.schedule.kind;
+  o.parallel.schedule_file = r.words.schedule.substr(std::min<size_t>(4, r.words.schedule.size()));
+  if (o.parallel.ddp_bucket_size == 0) o.parallel.ddp_bucket_size = io::default_bucket_size(r.replicas);
+  o.batch.num_micro_batches = r.schedule.num_micro_batches;
+  return train::program_options(o);
+}
+
 parallel::Program make_program(const ProgramRequest& r) {
   parallel::ProgramOptions options;
+  const bool recompute_op = r.cost.find("R=") == 0 || r.cost.find(",R=") != std::string::npos;
+  if (const auto of_trainer = trainer_options(r)) {
+    options = *of_trainer;
+    if (recompute_op) options.recompute = parallel::RecomputeOps::Separate;
+    return parallel::make_training_program(options);
+  }
   options.schedule = r.schedule;
   options.layers = layers_of(r);
   options.tied_embedding = r.parsed.options.model.num_layers > 0 && r.parsed.options.model.tie_embeddings;
-  if (r.cost.find("R=") == 0 || r.cost.find(",R=") != std::string::npos) {
-    options.recompute = parallel::RecomputeOps::Separate;
-  }
+  if (recompute_op) options.recompute = parallel::RecomputeOps::Separate;
   // Without a model the gradients of a chunk are one bucket; the last chunk's are complete first.
   if (r.replicas > 1) {
     std::vector<int> chunks;

@@ -68,7 +68,7 @@ void resolve(RunOptions& options, int world_size, Purpose purpose) {
   BatchOptions& batch = options.batch;
   const int64_t dp = data_parallel(options, world_size);
   parallel.grid.data = static_cast<int>(dp);
-  if (parallel.ddp_bucket_size == 0) parallel.ddp_bucket_size = std::max<int64_t>(40'000'000, 1'000'000 * dp);
+  if (parallel.ddp_bucket_size == 0) parallel.ddp_bucket_size = default_bucket_size(dp);
   if (parallel.microbatch_group_size == 0) parallel.microbatch_group_size = parallel.grid.pipeline;
   if (batch.global_batch_size == 0) batch.global_batch_size = batch.micro_batch_size * dp;
   batch.num_micro_batches = batch.global_batch_size / (batch.micro_batch_size * dp);
@@ -80,6 +80,8 @@ void resolve(RunOptions& options, int world_size, Purpose purpose) {
     optimizer.lr_decay_iters = batch.train_iters;
   }
 }
+
+int64_t default_bucket_size(int64_t dp) { return std::max<int64_t>(40'000'000, 1'000'000 * dp); }
 
 parallel::ScheduleOptions schedule_options_of(const RunOptions& options) {
   const ParallelOptions& p = options.parallel;

@@ -21,6 +21,9 @@ void resolve(RunOptions& options, int world_size, Purpose purpose = Purpose::Tra
 /// world / (tp cp pp); throws ConfigError where that is no whole number.
 int data_parallel_size(const comm::GridShape& grid, int world_size);
 
+/// Parameters in a gradient bucket when none are given: max(40e6, 1e6 dp), Megatron-LM's default.
+int64_t default_bucket_size(int64_t data_parallel_size);
+
 /// The schedule of resolved options; reads the file of csv:FILE. Throws ConfigError where it cannot be read or parsed.
 parallel::ScheduleOptions schedule_options_of(const RunOptions& options);
 

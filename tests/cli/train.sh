@@ -44,6 +44,18 @@ train 1 --fp64 --skip-train --load weights --run-dir evaluated
 expect_code 0 $? "skip-train on 1 rank"
 [ "$(grep 'validation loss' out)" = "$validation" ] || fail "evaluation from one rank: $(cat out) is not $validation"
 
+# One program: what `triax program hash` says before a run is what the run executes and records.
+mock="--model t0 --mock-data --pipeline-model-parallel-size 2 --micro-batch-size 1 --global-batch-size 16"
+# shellcheck disable=SC2086
+hash=$("$triax" program hash $mock --world-size 4 --pipeline-schedule zb-h1) || fail "program hash"
+# shellcheck disable=SC2086
+"$mpiexec" -n 4 "$triax" train $mock --pipeline-schedule zb-h1 --train-iters 2 --lr 1e-3 --eval-iters 0 \
+  --run-dir hashed >out 2>err || fail "zb-h1 on 4 ranks: $(cat err)"
+[ -n "$hash" ] && grep -q "$hash" hashed/run.json || fail "program hash $hash is not in run.json"
+grep -q 'pipeline zb-h1 p2 v1 m8, measured step 2: bubble' out || fail "no line about the bubble: $(cat out)"
+"$triax" trace summary hashed/trace/measured-2.json >/dev/null || fail "the run's trace cannot be read back"
+[ -s hashed/trace/measured-2.svg ] || fail "no picture of the pipeline"
+
 # The file, read by another tool.
 h5dump -H weights/weights.h5 >header.txt || fail "h5dump cannot read the header"
 grep -q 'DATASET "model.layers.1.mlp.down_proj.weight"' header.txt || fail "tensor name in the file"
