@@ -24,8 +24,6 @@ struct Command {
 };
 
 constexpr Command kCommands[] = {
-    {"train", "train a model, or evaluate saved weights (--skip-train)", train_command},
-    {"sample", "continue a text with saved weights", sample_command},
     {"train", "train, or evaluate saved weights (--skip-train), on the ranks of mpiexec or srun", train_command},
     {"sample", "continue a prompt from saved weights", sample_command},
     {"data", "make, show, check and merge datasets; train tokenizers", data_command},

@@ -72,6 +72,7 @@ void read_config_file(const std::string& path, Origin origin, const NameIndex& i
   int number = 0;
   for (std::string line; std::getline(file, line);) {
     ++number;
+    if (number == 1 && line.starts_with("\xEF\xBB\xBF")) line.erase(0, 3);  // the byte order mark of some editors
     const std::string text = trim(without_comment(line));
     if (!text.empty()) read_line(text, fmt::format("{}:{}", path, number), origin, index, given, faults);
   }

@@ -128,6 +128,7 @@ std::string resolved_cfg(const RunOptions& options) {
     std::string lines;
     for (const OptionEntry& entry : option_table()) {
       if (!entry.get || entry.group != group) continue;
+      if (entry.name == "run-dir") continue;  // taken by the run that wrote the file; a repeat gets its own
       const std::vector<std::string> values = entry.get(options);
       if (!values.empty()) lines += fmt::format("{} = {}\n", entry.name, join(values));
     }

@@ -81,7 +81,8 @@ OptionEntry zero_stage() {
       "ZeRO stage; only 0 in this version");
   const OptionSetter set = entry.set;
   entry.set = [set](RunOptions& o, const std::vector<std::string>& values) -> std::string {
-    if (values[0] == "1" || values[0] == "2" || values[0] == "3") {
+    const int64_t stage = parse_integer(values[0]).value_or(0);
+    if (stage >= 1 && stage <= 3) {
       return "sharded optimizer states, gradients and parameters are not in this version; use 0";
     }
     const std::string fault = set(o, values);

@@ -39,7 +39,7 @@ void write_lines(const std::string& path, const std::vector<std::string>& lines)
 }
 
 void move_aside(const std::string& path, int64_t resume_iteration) {
-  if (!std::filesystem::exists(path)) return;
+  if (!std::filesystem::is_regular_file(path)) return;  // a device or a pipe has no lines to keep
   const Lines lines = sort_lines(path, resume_iteration);
   if (lines.replaced.empty()) return;
   int number = 1;
