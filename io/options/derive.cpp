@@ -1,6 +1,8 @@
 // What follows from other options, by Megatron-LM's rules.
 #include <fmt/format.h>
 
+#include <tuple>
+
 #include "io/options/given.h"
 #include "io/options/validate.h"
 #include "io/options/values.h"
@@ -23,6 +25,8 @@ class Deriver {
     clock();
     recompute();
     sequence_parallel();
+    tensorboard();
+    tokenizer_files();
   }
 
  private:
@@ -82,7 +86,7 @@ class Deriver {
     if (given("num-layers-per-virtual-pipeline-stage")) {
       const int64_t layers = options_.model.num_layers;
       if (layers == 0) return;  // a fault of its own
-      if (!per_stage || *per_stage < 1 || layers % (pipeline * *per_stage) != 0) {
+      if (!per_stage || *per_stage < 1 || *per_stage > layers || layers % (pipeline * *per_stage) != 0) {
         faults_.push_back(fmt::format(
             "--num-layers-per-virtual-pipeline-stage {}: must divide the {} layers of a stage ({} layers / {} stages); "
             "uneven splits: --num-virtual-stages-per-pipeline-rank",
@@ -161,6 +165,36 @@ class Deriver {
     if (!p.sequence_parallel || p.grid.tensor > 1) return;
     p.sequence_parallel = false;
     parsed_.notes.push_back("--sequence-parallel has nothing to cut at --tensor-model-parallel-size 1: off");
+  }
+
+  // A directory alone asks for event files; the switch, where it is given, decides.
+  void tensorboard() {
+    if (value("tensorboard") == "false") options_.control.tensorboard_dir.clear();
+  }
+
+  // Files are read only by a tokenizer whose type is known; both files of GPT-2 name it, as in Megatron-LM.
+  void tokenizer_files() {
+    DataOptions& data = options_.data;
+    if (!data.tokenizer_type.empty()) return;
+    if (!data.mock_data && !data.vocab_file.empty() && !data.merge_file.empty() && data.tokenizer_model.empty()) {
+      data.tokenizer_type = "GPT2BPETokenizer";
+      parsed_.notes.push_back(
+          "--vocab-file and --merge-file without --tokenizer-type: GPT2BPETokenizer, as in Megatron-LM");
+      return;
+    }
+    for (const auto& [name, file, types] :
+         {std::tuple{"vocab-file", data.vocab_file, "GPT2BPETokenizer"},
+          std::tuple{"merge-file", data.merge_file, "GPT2BPETokenizer"},
+          std::tuple{"tokenizer-model", data.tokenizer_model,
+                     "SentencePieceTokenizer, Llama2Tokenizer, HuggingFaceTokenizer or TikTokenizer"}}) {
+      if (!given(name) || file.empty()) continue;
+      if (data.mock_data) {
+        parsed_.notes.push_back(fmt::format("--{} {} has no effect with --mock-data", name, file));
+      } else {
+        faults_.push_back(fmt::format("--{} {}: has no effect without a type; add --tokenizer-type {}, or leave it out",
+                                      name, file, types));
+      }
+    }
   }
 
   const std::map<std::string, std::string>& given_;

@@ -15,9 +15,16 @@
 namespace triax::io {
 
 /// Smallest legal value of an integer; a field below it was not given and is not written to resolved.cfg.
+/// `most` is the largest: sums and products of dimensions (validate_size.cpp) must stay within 64 bits.
 struct AtLeast {
   int64_t value;
+  int64_t most = int64_t{1} << 62;
 };
+inline constexpr int64_t kMostLayers = 100'000;
+inline constexpr int64_t kMostRanks = int64_t{1} << 20;        ///< of one grid axis
+inline constexpr int64_t kMostWidth = (int64_t{1} << 31) - 1;  ///< widths, positions and token ids
+inline constexpr int64_t kMostMicroBatch = int64_t{1} << 24;
+inline constexpr int64_t kMostCount = int64_t{1} << 40;  ///< samples of a batch, iterations
 
 /// Legal values of a number. A field outside was not given. Ends belong to the range unless `open`.
 struct Range {
@@ -39,7 +46,8 @@ OptionEntry integer_option(std::string name, OptionGroup group, AtLeast minimum,
   entry.set = [field, minimum](RunOptions& options, const std::vector<std::string>& values) -> std::string {
     const std::optional<int64_t> value = parse_integer(values[0]);
     if (!value) return "must be a whole number";
-    const int64_t largest = sizeof(T) < 8 ? int64_t{std::numeric_limits<int32_t>::max()} : int64_t{1} << 62;
+    const int64_t largest =
+        sizeof(T) < 8 ? std::min<int64_t>(std::numeric_limits<int32_t>::max(), minimum.most) : minimum.most;
     if (*value < minimum.value) return fmt::format("must be at least {}", minimum.value);
     if (*value > largest) return fmt::format("must be at most {}", largest);
     field(options) = static_cast<T>(*value);

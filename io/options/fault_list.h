@@ -35,6 +35,8 @@ std::string nearest_multiples(int64_t step, int64_t value);
 
 /// What each part checks is named by its file.
 void check_model(const model::ModelConfig& model, FaultList& faults);
+/// False when a product of dimensions is too large for the other checks. The same dp as below.
+bool check_size(const RunOptions& options, int64_t dp, FaultList& faults);
 /// dp is world / (tp cp pp), 0 when it does not divide.
 void check_layout(const RunOptions& options, int world_size, int64_t dp, FaultList& faults);
 void check_batch(const RunOptions& options, int64_t dp, FaultList& faults);

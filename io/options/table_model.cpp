@@ -73,7 +73,7 @@ OptionEntry group_query_attention() {
 // The vocabulary is named by the data's description; this option says it for data without one.
 OptionEntry vocab_size() {
   OptionEntry entry = integer_option(
-      "vocab-size", kGroup, {1}, [](auto& o) -> auto& { return o.data.vocab_size; },
+      "vocab-size", kGroup, {1, kMostWidth}, [](auto& o) -> auto& { return o.data.vocab_size; },
       "number of token ids; default: the data's own description");
   const OptionSetter set = entry.set;
   entry.set = [set](RunOptions& o, const std::vector<std::string>& values) {
@@ -87,7 +87,7 @@ OptionEntry vocab_size() {
 // For resolved.cfg: a preset's vocabulary does not bind the tokenizer as --vocab-size does.
 OptionEntry model_vocab_size() {
   return integer_option(
-      "model-vocab-size", kGroup, {1}, [](auto& o) -> auto& { return o.model.vocab_size; },
+      "model-vocab-size", kGroup, {1, kMostWidth}, [](auto& o) -> auto& { return o.model.vocab_size; },
       "rows of the embedding before padding, when it may differ from the tokenizer's");
 }
 
@@ -100,33 +100,36 @@ std::vector<OptionEntry> shape_entries() {
           "model-name", kGroup, "NAME", [](auto& o) -> auto& { return o.model.name; },
           "name in the run directory; default: that of --model"),
       integer_option(
-          "num-layers", kGroup, {1}, [](auto& o) -> auto& { return o.model.num_layers; }, "transformer layers L"),
+          "num-layers", kGroup, {1, kMostLayers}, [](auto& o) -> auto& { return o.model.num_layers; },
+          "transformer layers L"),
       integer_option(
-          "hidden-size", kGroup, {1}, [](auto& o) -> auto& { return o.model.hidden_size; }, "hidden size h"),
+          "hidden-size", kGroup, {1, kMostWidth}, [](auto& o) -> auto& { return o.model.hidden_size; },
+          "hidden size h"),
       integer_option(
-          "ffn-hidden-size", kGroup, {1}, [](auto& o) -> auto& { return o.model.ffn_hidden_size; },
+          "ffn-hidden-size", kGroup, {1, kMostWidth}, [](auto& o) -> auto& { return o.model.ffn_hidden_size; },
           "MLP width f; default 4h, with --swiglu int(4h*2/3/64)*64"),
       integer_option(
-          "num-attention-heads", kGroup, {1}, [](auto& o) -> auto& { return o.model.num_attention_heads; },
+          "num-attention-heads", kGroup, {1, kMostWidth}, [](auto& o) -> auto& { return o.model.num_attention_heads; },
           "attention heads a"),
       group_query_attention(),
       integer_option(
-          "num-query-groups", kGroup, {1}, [](auto& o) -> auto& { return o.model.num_query_groups; },
+          "num-query-groups", kGroup, {1, kMostWidth}, [](auto& o) -> auto& { return o.model.num_query_groups; },
           "KV heads k, with --group-query-attention (then default 1)"),
       integer_option(
-          "kv-channels", kGroup, {1}, [](auto& o) -> auto& { return o.model.kv_channels; },
+          "kv-channels", kGroup, {1, kMostWidth}, [](auto& o) -> auto& { return o.model.kv_channels; },
           "head dimension d; default h/a"),
-      other_names(
-          integer_option(
-              "seq-length", kGroup, {1}, [](auto& o) -> auto& { return o.model.seq_length; }, "sequence length s"),
-          "", "training.seq_len"),
+      other_names(integer_option(
+                      "seq-length", kGroup, {1, kMostWidth}, [](auto& o) -> auto& { return o.model.seq_length; },
+                      "sequence length s"),
+                  "", "training.seq_len"),
       integer_option(
-          "max-position-embeddings", kGroup, {1}, [](auto& o) -> auto& { return o.model.max_position_embeddings; },
+          "max-position-embeddings", kGroup, {1, kMostWidth},
+          [](auto& o) -> auto& { return o.model.max_position_embeddings; },
           "rows of the learned positions; default the sequence length"),
       vocab_size(),
       model_vocab_size(),
       integer_option(
-          "make-vocab-size-divisible-by", kGroup, {1},
+          "make-vocab-size-divisible-by", kGroup, {1, kMostWidth},
           [](auto& o) -> auto& { return o.model.make_vocab_size_divisible_by; },
           "the embedding is padded to a multiple of this times the tensor-parallel size"),
   };

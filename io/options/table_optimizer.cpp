@@ -34,7 +34,7 @@ OptionEntry precision_switch(const char* name, Precision precision, const char* 
 
 OptionEntry train_iters() {
   OptionEntry entry = integer_option(
-      "train-iters", OptionGroup::Batch, {1}, [](auto& o) -> auto& { return o.batch.train_iters; },
+      "train-iters", OptionGroup::Batch, {1, kMostCount}, [](auto& o) -> auto& { return o.batch.train_iters; },
       "iterations of the run; or --train-samples");
   // Derived from the samples, it is not written beside them: the two exclude each other.
   entry.get = [get = entry.get](const RunOptions& o) -> std::vector<std::string> {
@@ -70,19 +70,19 @@ std::vector<OptionEntry> schedule_entries() {
            {"minus_sqrt", WsdDecayStyle::MinusSqrt}},
           [](auto& o) -> auto& { return o.optimizer.lr_wsd_decay_style; }, "WSD: its last phase"),
       integer_option(
-          "lr-decay-iters", kGroup, {1}, [](auto& o) -> auto& { return o.optimizer.lr_decay_iters; },
+          "lr-decay-iters", kGroup, {1, kMostCount}, [](auto& o) -> auto& { return o.optimizer.lr_decay_iters; },
           "length of the decay; default --train-iters"),
       integer_option(
           "lr-decay-samples", kGroup, {1}, [](auto& o) -> auto& { return o.optimizer.lr_decay_samples; },
           "length of the decay in samples"),
       integer_option(
-          "lr-wsd-decay-iters", kGroup, {1}, [](auto& o) -> auto& { return o.optimizer.lr_wsd_decay_iters; },
-          "WSD: length of its last phase"),
+          "lr-wsd-decay-iters", kGroup, {1, kMostCount},
+          [](auto& o) -> auto& { return o.optimizer.lr_wsd_decay_iters; }, "WSD: length of its last phase"),
       integer_option(
           "lr-wsd-decay-samples", kGroup, {1}, [](auto& o) -> auto& { return o.optimizer.lr_wsd_decay_samples; },
           "the same in samples"),
       integer_option(
-          "lr-warmup-iters", kGroup, {0}, [](auto& o) -> auto& { return o.optimizer.lr_warmup_iters; },
+          "lr-warmup-iters", kGroup, {0, kMostCount}, [](auto& o) -> auto& { return o.optimizer.lr_warmup_iters; },
           "linear warm-up"),
       integer_option(
           "lr-warmup-samples", kGroup, {0}, [](auto& o) -> auto& { return o.optimizer.lr_warmup_samples; },
@@ -98,7 +98,8 @@ std::vector<OptionEntry> schedule_entries() {
           [](auto& o) -> auto& { return o.optimizer.lr_scaling; },
           "multiply --lr and --min-lr by (global batch / base) or its square root"),
       integer_option(
-          "lr-base-batch-size", kGroup, {1}, [](auto& o) -> auto& { return o.optimizer.lr_base_batch_size; },
+          "lr-base-batch-size", kGroup, {1, kMostCount},
+          [](auto& o) -> auto& { return o.optimizer.lr_base_batch_size; },
           "--lr-scaling: global batch for which --lr was chosen"),
   };
 }
@@ -108,14 +109,16 @@ std::vector<OptionEntry> schedule_entries() {
 std::vector<OptionEntry> batch_entries() {
   constexpr OptionGroup kGroup = OptionGroup::Batch;
   return {
-      other_names(integer_option(
-                      "micro-batch-size", kGroup, {1}, [](auto& o) -> auto& { return o.batch.micro_batch_size; },
-                      "samples b per forward pass and replica"),
-                  "train_micro_batch_size_per_gpu", "training.local_batch_size"),
-      other_names(integer_option(
-                      "global-batch-size", kGroup, {1}, [](auto& o) -> auto& { return o.batch.global_batch_size; },
-                      "samples B per optimizer step; default b dp"),
-                  "train_batch_size", "training.global_batch_size"),
+      other_names(
+          integer_option(
+              "micro-batch-size", kGroup, {1, kMostMicroBatch},
+              [](auto& o) -> auto& { return o.batch.micro_batch_size; }, "samples b per forward pass and replica"),
+          "train_micro_batch_size_per_gpu", "training.local_batch_size"),
+      other_names(
+          integer_option(
+              "global-batch-size", kGroup, {1, kMostCount}, [](auto& o) -> auto& { return o.batch.global_batch_size; },
+              "samples B per optimizer step; default b dp"),
+          "train_batch_size", "training.global_batch_size"),
       train_iters(),
       integer_option(
           "train-samples", kGroup, {1}, [](auto& o) -> auto& { return o.batch.train_samples; }, "samples of the run"),

@@ -13,7 +13,7 @@ constexpr OptionGroup kGroup = OptionGroup::Parallel;
 
 OptionEntry context_size() {
   OptionEntry entry = integer_option(
-      "context-parallel-size", kGroup, {1}, [](auto& o) -> auto& { return o.parallel.grid.context; },
+      "context-parallel-size", kGroup, {1, kMostRanks}, [](auto& o) -> auto& { return o.parallel.grid.context; },
       "context parallelism");
   entry.status = OptionStatus::Refused;
   entry.reason = "context parallelism is not in this version; use 1, or cut the sequence with --sequence-parallel";
@@ -127,8 +127,8 @@ OptionEntry recompute_method() {
 
 OptionEntry recompute_num_layers() {
   OptionEntry entry = integer_option(
-      "recompute-num-layers", kGroup, {1}, [](auto& o) -> auto& { return o.parallel.recompute.num_layers; },
-      "see --recompute-method");
+      "recompute-num-layers", kGroup, {1, kMostLayers},
+      [](auto& o) -> auto& { return o.parallel.recompute.num_layers; }, "see --recompute-method");
   entry.get = [get = entry.get](const RunOptions& o) -> std::vector<std::string> {
     if (o.parallel.recompute.granularity != RecomputeGranularity::Full) return {};
     return get(o);
@@ -139,11 +139,11 @@ OptionEntry recompute_num_layers() {
 std::vector<OptionEntry> grid_entries() {
   return {
       other_names(integer_option(
-                      "tensor-model-parallel-size", kGroup, {1},
+                      "tensor-model-parallel-size", kGroup, {1, kMostRanks},
                       [](auto& o) -> auto& { return o.parallel.grid.tensor; }, "tensor parallelism t"),
                   "tensor_parallel.autotp_size", "parallelism.tensor_parallel_degree"),
       other_names(integer_option(
-                      "pipeline-model-parallel-size", kGroup, {1},
+                      "pipeline-model-parallel-size", kGroup, {1, kMostRanks},
                       [](auto& o) -> auto& { return o.parallel.grid.pipeline; }, "pipeline stages p"),
                   "", "parallelism.pipeline_parallel_degree"),
       context_size(),
@@ -155,7 +155,7 @@ std::vector<OptionEntry> grid_entries() {
       derived_option("num-layers-per-virtual-pipeline-stage", ValueKind::Value, kGroup, "N",
                      "interleaved: layers of each model chunk"),
       aliased(integer_option(
-                  "num-virtual-stages-per-pipeline-rank", kGroup, {1},
+                  "num-virtual-stages-per-pipeline-rank", kGroup, {1, kMostLayers},
                   [](auto& o) -> auto& { return o.parallel.chunks; }, "interleaved: model chunks v per rank"),
               {"virtual-pipeline-model-parallel-size"}),
       integer_option(
@@ -163,10 +163,10 @@ std::vector<OptionEntry> grid_entries() {
           [](auto& o) -> auto& { return o.parallel.microbatch_group_size; },
           "interleaved: micro-batches that one chunk runs in a row; default p"),
       integer_option(
-          "decoder-first-pipeline-num-layers", kGroup, {1},
+          "decoder-first-pipeline-num-layers", kGroup, {1, kMostLayers},
           [](auto& o) -> auto& { return o.parallel.decoder_first_num_layers; }, "layers of the first stage"),
       integer_option(
-          "decoder-last-pipeline-num-layers", kGroup, {1},
+          "decoder-last-pipeline-num-layers", kGroup, {1, kMostLayers},
           [](auto& o) -> auto& { return o.parallel.decoder_last_num_layers; }, "layers of the last stage"),
       layout(),
   };
@@ -189,7 +189,8 @@ std::vector<OptionEntry> parallel_entries() {
                "overlap-p2p-communication", kGroup, [](auto& o) -> auto& { return o.parallel.overlap_p2p; },
                "send and receive activations while computing"),
            other_names(integer_option(
-                           "ddp-bucket-size", kGroup, {1}, [](auto& o) -> auto& { return o.parallel.ddp_bucket_size; },
+                           "ddp-bucket-size", kGroup, {1, kMostCount},
+                           [](auto& o) -> auto& { return o.parallel.ddp_bucket_size; },
                            "parameters per gradient bucket; default max(40e6, 1e6 dp)"),
                        "reduce_bucket_size", ""),
        }) {

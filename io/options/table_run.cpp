@@ -108,7 +108,7 @@ std::vector<OptionEntry> logging_entries() {
           "eval-interval", kGroup, {1}, [](auto& o) -> auto& { return o.control.eval_interval; },
           "iterations between evaluations"),
       integer_option(
-          "eval-iters", kGroup, {0}, [](auto& o) -> auto& { return o.control.eval_iters; },
+          "eval-iters", kGroup, {0, kMostCount}, [](auto& o) -> auto& { return o.control.eval_iters; },
           "global batches per evaluation; 0 none"),
       switch_option(
           "tensorboard", kGroup, [](auto& o) -> auto& { return o.control.tensorboard; },
@@ -136,7 +136,7 @@ std::vector<OptionEntry> run_entries() {
           "default runs/<model>-<layout>-<date or job>"),
       device(),
       integer_option(
-          "threads", kGroup, {1}, [](auto& o) -> auto& { return o.control.threads; },
+          "threads", kGroup, {1, 1024}, [](auto& o) -> auto& { return o.control.threads; },
           "compute threads per rank; default OMP_NUM_THREADS, else cores / ranks of the host"),
       seed(),
       switch_option(

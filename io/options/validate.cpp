@@ -26,12 +26,11 @@ std::string nearest_divisors(int64_t n, int64_t value) {
   if (n <= 0) return "1";
   int64_t below = 1;
   int64_t above = n;
-  for (int64_t d = 1; d <= n; ++d) {
+  for (int64_t d = 1; d <= n / d; ++d) {  // divisors come in pairs d, n / d
     if (n % d != 0) continue;
-    if (d <= value) below = d;
-    if (d >= value) {
-      above = d;
-      break;
+    for (const int64_t one : {d, n / d}) {
+      if (one <= value) below = std::max(below, one);
+      if (one >= value) above = std::min(above, one);
     }
   }
   if (value >= n) return std::to_string(n);
@@ -49,6 +48,7 @@ std::vector<std::string> faults(const RunOptions& options, int world_size, Purpo
   FaultList list;
   const int64_t dp = data_parallel(options, world_size);
   check_model(options.model, list);
+  if (!check_size(options, dp, list)) return list.take();  // the other rules compute with these products
   check_layout(options, world_size, dp, list);
   check_batch(options, dp, list);
   if (purpose == Purpose::Train) {

@@ -42,10 +42,10 @@ void check_tensor(const RunOptions& options, int world_size, FaultList& faults) 
   const std::vector<std::string> broken = broken_rules(options, grid.tensor);
   if (broken.empty()) return;
   const auto legal = [&](int64_t tp) {
-    return broken_rules(options, tp).empty() && world_size % (tp * grid.context * grid.pipeline) == 0;
+    return world_size % (tp * grid.context * grid.pipeline) == 0 && broken_rules(options, tp).empty();
   };
   std::vector<int64_t> values;
-  for (int64_t tp = grid.tensor - 1; tp >= 1 && values.empty(); --tp) {
+  for (int64_t tp = std::min<int64_t>(grid.tensor - 1, world_size); tp >= 1 && values.empty(); --tp) {
     if (legal(tp)) values.push_back(tp);
   }
   for (int64_t tp = grid.tensor + 1; tp <= world_size && values.size() < 2; ++tp) {

@@ -83,6 +83,10 @@ TEST(Parse, numbers_are_read_wholly) {
   EXPECT_EQ(fault_of({"--num-layers", "0"}), "--num-layers 0: must be at least 1");
   EXPECT_EQ(fault_of({"--num-layers", "99999999999999999999"}),
             "--num-layers 99999999999999999999: must be a whole number");
+  EXPECT_EQ(fault_of({"--num-layers", "100001"}), "--num-layers 100001: must be at most 100000");
+  EXPECT_EQ(fault_of({"--seq-length", "2147483648"}), "--seq-length 2147483648: must be at most 2147483647");
+  EXPECT_EQ(fault_of({"--micro-batch-size", "16777217"}), "--micro-batch-size 16777217: must be at most 16777216");
+  EXPECT_EQ(fault_of({"--threads", "1025"}), "--threads 1025: must be at most 1024");
   EXPECT_EQ(fault_of({"--lr", "-1"}), "--lr -1: must be at least 0");
   EXPECT_EQ(fault_of({"--lr", "nan"}), "--lr nan: must be a number");
   EXPECT_EQ(fault_of({"--hidden-dropout", "1"}), "--hidden-dropout 1: must be in [0, 1)");
@@ -120,9 +124,12 @@ TEST(Parse, refused_options_give_their_reason_and_their_harmless_value_passes) {
   EXPECT_NE(fault_of({"--use-distributed-optimizer"}).find("the result is the same"), std::string::npos);
   EXPECT_EQ(fault_of({"--no-use-distributed-optimizer"}), "");
   EXPECT_NE(fault_of({"--zero-stage", "2"}).find("not in this version; use 0"), std::string::npos);
+  EXPECT_NE(fault_of({"--zero-stage", "+1"}).find("not in this version; use 0"), std::string::npos);
+  EXPECT_NE(fault_of({"--zero-stage", "01"}).find("not in this version; use 0"), std::string::npos);
   EXPECT_EQ(fault_of({"--zero-stage", "0"}), "");
   EXPECT_NE(fault_of({"--optimizer", "muon"}).find("use adam or sgd"), std::string::npos);
-  EXPECT_NE(fault_of({"--pipeline-schedule", "zb-x"}).find("must be gpipe, 1f1b, interleaved, zb-h1"), std::string::npos);
+  EXPECT_NE(fault_of({"--pipeline-schedule", "zb-x"}).find("must be gpipe, 1f1b, interleaved, zb-h1"),
+            std::string::npos);
   EXPECT_NE(fault_of({"--device", "cuda"}).find("no CUDA module"), std::string::npos);
   EXPECT_NE(fault_of({"--attention-backend", "unfused"}).find("use auto, flash or fused"), std::string::npos);
   EXPECT_NE(fault_of({"--no-bias-gelu-fusion"}).find("erf form"), std::string::npos);
@@ -150,6 +157,11 @@ TEST(Parse, a_config_file_is_overridden_by_the_command_line) {
   EXPECT_EQ(parsed.settings.at("split").origin, Origin::File);
   EXPECT_EQ(parsed.settings.at("split").where, path + ":7");
   EXPECT_EQ(parsed.settings.at("lr").origin, Origin::CommandLine);
+}
+
+TEST(Parse, a_byte_order_mark_before_a_config_file_is_skipped) {
+  const std::string path = write_file("mark.cfg", "\xEF\xBB\xBFlr = 3\n");
+  EXPECT_EQ(parse_options({"--config", path}).options.optimizer.lr, 3);
 }
 
 TEST(Parse, faults_of_a_config_file_name_its_lines) {
@@ -242,6 +254,25 @@ TEST(Derive, sequence_parallel_at_tp_1_is_accepted_and_said) {
   ASSERT_EQ(one.notes.size(), 1u);
   EXPECT_TRUE(
       parse_options({"--sequence-parallel", "--tensor-model-parallel-size", "2"}).options.parallel.sequence_parallel);
+}
+
+TEST(Derive, no_tensorboard_wins_over_its_directory) {
+  EXPECT_EQ(parse_options({"--tensorboard-dir", "d", "--no-tensorboard"}).options.control.tensorboard_dir, "");
+  EXPECT_EQ(
+      parse_options({"--no-tensorboard", "--tensorboard-dir", "d", "--tensorboard"}).options.control.tensorboard_dir,
+      "d");
+}
+
+TEST(Derive, tokenizer_files_are_not_ignored) {
+  const ParsedOptions both = parse_options({"--vocab-file", "v", "--merge-file", "m"});
+  EXPECT_EQ(both.options.data.tokenizer_type, "GPT2BPETokenizer");
+  EXPECT_EQ(both.notes.size(), 1u);
+  EXPECT_EQ(fault_of({"--vocab-file", "v"}),
+            "--vocab-file v: has no effect without a type; add --tokenizer-type GPT2BPETokenizer, or leave it out");
+  EXPECT_NE(fault_of({"--tokenizer-model", "t"}).find("--tokenizer-model t: has no effect without a type"),
+            std::string::npos);
+  EXPECT_EQ(parse_options({"--tokenizer-model", "t", "--mock-data"}).notes,
+            Args{"--tokenizer-model t has no effect with --mock-data"});
 }
 
 TEST(Layout, megatrons_strings_and_counts) {

@@ -51,6 +51,11 @@ TEST(ResolvedCfg, repeats_the_run) {
       "--model gpt2-124m --no-bf16 --seq-length 128 --skip-train --load x --data-path a --micro-batch-size 1", 1);
 }
 
+TEST(ResolvedCfg, names_no_run_directory) {
+  const RunOptions options = parse_options({"--model", "t0", "--run-dir", "taken"}).options;
+  EXPECT_EQ(resolved_cfg(options).find("taken"), std::string::npos);
+}
+
 TEST(ResolvedCfg, writes_every_model_field) {
   model::ModelConfig odd = parse_options({"--model", "t0"}).options.model;
   odd.rotary_percent = 0.5, odd.rotary_base = 123, odd.norm_epsilon = 3e-7, odd.init_method_std = 0.5;

@@ -115,6 +115,18 @@ TEST(Validate, each_fault_names_option_value_rule_and_legal_value) {
   }
 }
 
+TEST(Validate, products_beyond_64_bits_are_faults) {
+  const auto first = [](const std::string& words) { return faults(options_of(words), 4).at(0); };
+  EXPECT_TRUE(first("--hidden-size 2147483644").ends_with("parameters are more than 1.8e+16; use smaller values"));
+  EXPECT_TRUE(first("--micro-batch-size 16777216 --seq-length 2147483647").starts_with("--micro-batch-size, --seq-"));
+  EXPECT_TRUE(first("--global-batch-size 1099511627776").find("2.75e+11 micro-batches") != std::string::npos);
+  EXPECT_TRUE(first("--train-iters 1099511627776 --global-batch-size 4194304").find("tokens of the run") !=
+              std::string::npos);
+  EXPECT_TRUE(first("--pipeline-model-parallel-size 1048576 --num-virtual-stages-per-pipeline-rank 100000")
+                  .find("stages are more than") != std::string::npos);
+  EXPECT_FALSE(faults(options_of("--tensor-model-parallel-size 1048576"), 4).empty());
+}
+
 TEST(Validate, the_base_has_no_fault) {
   for (int world : {1, 2, 4, 8}) EXPECT_EQ(faults(options_of(""), world), std::vector<std::string>{}) << world;
 }
