@@ -18,9 +18,11 @@ namespace {
 
 namespace po = boost::program_options;
 
+constexpr int64_t kMostTokens = int64_t{1} << 30;  // prompt and text together stay within 32 bits
+
 struct SampleRequest {
   std::string load, prompt;
-  int64_t max_new_tokens = 64;
+  int64_t max_new_tokens = 64, seed = 1234;
   train::SamplingOptions sampling;
   int tensor = 1, pipeline = 1, threads = 0;
   io::TokenizerOptions tokenizer;  ///< overrides paths that the file recorded
@@ -36,7 +38,7 @@ po::options_description describe(SampleRequest& r) {
   add("temperature", po::value(&r.sampling.temperature)->value_name("X"), "default 1; 0 takes the most likely token");
   add("top-k", po::value(&r.sampling.top_k)->value_name("K"), "only the K most likely tokens; default 0, all");
   add("top-p", po::value(&r.sampling.top_p)->value_name("P"), "only the likeliest that sum to P; default 1, all");
-  add("seed", po::value(&r.sampling.seed)->value_name("N"), "default 1234; the same seed gives the same text");
+  add("seed", po::value(&r.seed)->value_name("N"), "default 1234; the same seed gives the same text");
   add("tensor-model-parallel-size", po::value(&r.tensor)->value_name("T"), "default 1");
   add("pipeline-model-parallel-size", po::value(&r.pipeline)->value_name("P"), "default 1");
   add("threads", po::value(&r.threads)->value_name("N"), "compute threads per rank");
@@ -63,11 +65,14 @@ void check(const SampleRequest& r) {
   };
   fault(r.load.empty(), "--load DIR is missing: the directory that --save wrote");
   fault(r.prompt.empty(), "--prompt TEXT is missing or empty: give at least one character");
-  fault(r.max_new_tokens < 1, "--max-new-tokens must be 1 or more");
+  fault(r.max_new_tokens < 1 || r.max_new_tokens > kMostTokens, "--max-new-tokens must be from 1 to 1073741824");
+  fault(r.seed < 0, "--seed must be 0 or more");
+  fault(r.threads < 0 || r.threads > 1024, "--threads must be from 1 to 1024, or 0 for all cores of the rank");
   fault(!(r.sampling.temperature >= 0), "--temperature must be 0 or more");
   fault(r.sampling.top_k < 0, "--top-k must be 0 or more");
   fault(!(r.sampling.top_p > 0 && r.sampling.top_p <= 1), "--top-p must be above 0 and at most 1");
-  fault(r.tensor < 1 || r.pipeline < 1, "parallel sizes must be 1 or more");
+  fault(r.tensor < 1 || r.pipeline < 1 || r.tensor > 32768 || r.pipeline > 32768,
+        "parallel sizes must be from 1 to 32768");
   if (!faults.empty()) throw ConfigError("sample: " + faults);
 }
 
@@ -94,9 +99,10 @@ std::unique_ptr<io::Tokenizer> tokenizer_of(const io::WeightsReader& file, const
 }
 
 int sample_on_ranks(comm::MpiSession& session, RankName& name, const SampleRequest& r) {
-  if (session.size() != r.tensor * r.pipeline) {
+  if (session.size() != int64_t{r.tensor} * r.pipeline) {
     throw ConfigError(fmt::format("sample: tp {} x pp {} needs {} ranks, the launcher started {}: use mpiexec -n {}",
-                                  r.tensor, r.pipeline, r.tensor * r.pipeline, session.size(), r.tensor * r.pipeline));
+                                  r.tensor, r.pipeline, int64_t{r.tensor} * r.pipeline, session.size(),
+                                  int64_t{r.tensor} * r.pipeline));
   }
   const io::WeightsReader weights(io::weights_path(r.load));
   const std::unique_ptr<io::Tokenizer> tokenizer = tokenizer_of(weights, r);
@@ -133,6 +139,7 @@ int sample_command(const std::vector<std::string>& args) {
     return 0;
   }
   check(request);
+  request.sampling.seed = static_cast<uint64_t>(request.seed);
   return run_with_session(
       [&](comm::MpiSession& session, RankName& name) { return sample_on_ranks(session, name, request); });
 }

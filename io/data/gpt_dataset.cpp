@@ -74,7 +74,15 @@ void build(const IndexedDataset& data, const GptSplit& split, const IndexCache::
 
 int64_t count_tokens(const IndexedDataset& data, SequenceRange sequences) {
   int64_t tokens = 0;
-  for (int64_t i = sequences.begin; i < sequences.end; ++i) tokens += data.length(i);
+  for (int64_t i = sequences.begin; i < sequences.end; ++i) {
+    const int64_t length = data.length(i);
+    if (length < 0) {
+      throw RunTimeError(
+          fmt::format("{}.idx: document {} (sequence {}) has {} tokens; the index is damaged: build the data again",
+                      data.prefix(), data.document_of(i), i, length));
+    }
+    tokens += length;
+  }
   return tokens;
 }
 

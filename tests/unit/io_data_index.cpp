@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <fstream>
 #include <numeric>
 
 #include "base/error.h"
@@ -213,4 +215,28 @@ TEST(GptDataset, reads_the_last_sample_past_two_to_the_thirty_one_tokens) {
 }
 
 }  // namespace
+TEST(CountTokens, refuses_a_negative_length_and_names_its_document) {
+  const TemporaryDirectory dir;
+  const std::string prefix = dir.file("negative");
+  {
+    IndexedDatasetWriter writer(prefix, TokenType::UInt16);
+    const std::array<int32_t, 2> tokens{1, 2};
+    const std::array<int32_t, 1> lengths{2};
+    for (int document = 0; document < 3; ++document) writer.add_document(tokens, lengths);
+    writer.finish();
+  }
+  {
+    std::fstream file(prefix + ".idx", std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(34 + 4);  // length[1], after the header
+    file.write("\xfe\xff\xff\xff", 4);
+  }
+  const IndexedDataset data(prefix);
+  try {
+    count_tokens(data, {0, 3});
+    FAIL() << "must throw";
+  } catch (const RunTimeError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("document 1 (sequence 1) has -2 tokens"));
+  }
+}
+
 }  // namespace triax::io

@@ -79,6 +79,8 @@ TEST(Metrics, a_resumed_run_moves_later_lines_aside) {
   EXPECT_EQ(std::count(moved.begin(), moved.end(), '\n'), 3);
   EXPECT_TRUE(moved.starts_with("{\"iteration\":4,\"lm_loss\":0.0")) << moved;
   EXPECT_THROW(MetricsFile("/proc/none/m.jsonl"), RunTimeError);
+  MetricsFile full("/dev/full");  // a device is opened as it is, and a failed write is said
+  EXPECT_THROW(full.write(r), RunTimeError);
 }
 
 TEST(TensorBoard, crc32c_has_the_published_check_values) {
