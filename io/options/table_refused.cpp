@@ -158,7 +158,6 @@ std::vector<Row> later_rows() {
       {"grad-compression", Value, Parallel, kLater, {"none"}},
       {"max-staleness", Value, Parallel, kLater, {"0"}},
       {"layout-invariant", Switch, Run, kLater},
-      {"clock", Value, Run, "virtual time is not in this version; leave it out", {"real"}},
       {"hw", Value, Run, "the planner is not in this version; leave it out"},
       {"num-parameters", Value, Model, "name the model with --model or its dimensions"},
   };
