@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <memory>
 #include <thread>
 
 #include "apps/commands.h"
@@ -43,20 +44,38 @@ io::OptionEntry eval_split_option(train::EvaluationSplit& split) {
   session.abort(static_cast<int>(ExitCode::RunTime));
 }
 
+/// The rank that waited first may only wait for one that itself waits: the others are given time to say for whom, so
+/// that the rank that stands still is named by its neighbour.
+[[noreturn]] void abort_after_peer_lost(comm::MpiSession& session, const std::string& who, const char* what) {
+  fmt::print(stderr, "{}: {}\n", who, what);
+  std::fflush(stderr);
+  std::this_thread::sleep_for(std::chrono::seconds(3));
+  session.abort(static_cast<int>(ExitCode::RunTime));
+}
+
+std::string full_name(const comm::MpiSession& session, const RankName& name) {
+  const std::string place = name.place.empty() ? "" : ", " + name.place;
+  return fmt::format("rank {} ({}{})", session.rank(), session.host(), place);
+}
+
 int run_on_ranks(comm::MpiSession& session, RankName& name, train::RunRequest& request,
                  const std::vector<io::OptionEntry>& extra, const std::vector<std::string>& args) {
   // What concerns the run as a whole is said by rank 0 alone.
   init_log(session.rank() == 0 ? "info" : "error", session.rank() == 0 ? "" : fmt::format("rank {}", session.rank()));
   request.parsed = io::parse_options(args, extra);
   train::DataFacts facts = train::prepare_options(request, session.size());
-  train::TrainingRun run(session, request, std::move(facts));
-  name.place = run.place();
+  // Alive until the job ends: unwinding its objects would wait for peers that wait for this rank.
+  std::unique_ptr<train::TrainingRun> run;
   try {
-    return static_cast<int>(run.run());
+    run = std::make_unique<train::TrainingRun>(session, request, std::move(facts));
+    name.place = run->place();
+    return static_cast<int>(run->run());
   } catch (const ConfigError&) {
     throw;
+  } catch (const comm::PeerLost& error) {
+    abort_after_peer_lost(session, full_name(session, name), error.what());
   } catch (const std::exception& error) {
-    abort_job(session, fmt::format("rank {} ({}, {})", session.rank(), session.host(), name.place), error.what());
+    abort_job(session, full_name(session, name), error.what());
   }
 }
 

@@ -86,6 +86,9 @@ DataFacts inspect_data(const io::RunOptions& options) {
     if (!facts.eod && description) facts.eod = description->eod;
   }
   facts.vocab_size = data.vocab_size > 0 ? data.vocab_size : options.model.vocab_size;
+  // For these --vocab-size is a parameter of the tokenizer, which adds ids of its own (as in Megatron-LM).
+  const bool sized = data.tokenizer_type == "NullTokenizer" || data.tokenizer_type == "TikTokenizer";
+  if (sized && facts.tokenizer) facts.vocab_size = facts.tokenizer->vocab_size();
   if (facts.vocab_size == 0 && facts.tokenizer) facts.vocab_size = facts.tokenizer->vocab_size();
   if (facts.vocab_size == 0) {
     throw ConfigError(

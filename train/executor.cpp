@@ -1,5 +1,7 @@
 #include "train/executor.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/clock.h"
@@ -54,7 +56,12 @@ ExecutionTimes Executor::run(StageWork& work) {
     const Op& op = ops_[i];
     const int64_t peak = arena_->ledger().peak_total;
     times_[i].start_s = now_s() - start_s;
-    execute(op, work);
+    try {
+      execute(op, work);
+    } catch (const comm::PeerLost& lost) {
+      throw comm::PeerLost(fmt::format("{}; in op {} of {}, {}, chunk {}, micro-batch {}", lost.what(), i, ops_.size(),
+                                       parallel::name_of(op.kind), op.chunk, op.micro_batch));
+    }
     if (clock_ != nullptr) clock_->advance(static_cast<int>(i));
     times_[i].stop_s = now_s() - start_s;
     if (arena_->ledger().peak_total > peak) peak_op_ = static_cast<int>(i);

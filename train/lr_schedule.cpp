@@ -77,7 +77,8 @@ LrSchedule make_lr_schedule(const io::OptimizerOptions& optimizer, const io::Bat
   s.init_lr = optimizer.lr_warmup_init;
   s.max_lr =
       scaled_learning_rate(optimizer.lr, optimizer.lr_scaling, batch.global_batch_size, optimizer.lr_base_batch_size);
-  s.min_lr = optimizer.min_lr;
+  s.min_lr = scaled_learning_rate(optimizer.min_lr, optimizer.lr_scaling, batch.global_batch_size,
+                                  optimizer.lr_base_batch_size);
   const auto global = static_cast<double>(batch.global_batch_size);
   const auto samples = [](int64_t n) { return static_cast<double>(n); };
   const bool by_samples = batch.train_samples > 0;

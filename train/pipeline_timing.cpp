@@ -55,9 +55,12 @@ PipelineTiming analyse(const parallel::Program& program, const OpTimes& times) {
     pass_end = std::max(pass_end, account.last_ps());
     timing.span_ps = std::max(timing.span_ps, account.last_ps() - std::max<int64_t>(account.first_ps(), 0));
     timing.busy_ps.push_back(account.busy_ps());
-    busy += static_cast<double>(account.busy_ps()) / static_cast<double>(times.size());
     for (size_t k = 0; k < times[i].size(); ++k) {
       timing.makespan_ps = std::max(timing.makespan_ps, times[i][k].stop_ps);
+      // Loading is busy time too, but lies outside of the span.
+      if (is_compute(program.positions[i][k].kind)) {
+        busy += static_cast<double>(times[i][k].stop_ps - times[i][k].start_ps) / static_cast<double>(times.size());
+      }
       if (program.positions[i][k].kind == OpKind::GradientNorm) norm_start = std::max(norm_start, times[i][k].start_ps);
     }
   }

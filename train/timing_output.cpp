@@ -26,6 +26,8 @@ std::string output_timing(Trainer& trainer, const std::string& directory, Writes
   svg.unit_ps = is_virtual ? static_cast<double>(trainer.virtual_unit_ps()) : 1e9;
   svg.unit_name = is_virtual ? "unit" : "ms";
   io::write_text_file(path + ".svg", io::svg_gantt(timeline, svg));
+  const std::string files = fmt::format("trace {}.json, picture {}.svg", path, path);
+  if (trainer.program().pipeline == 1) return files;  // no pipeline, no bubble
   return timing_report(trainer.program(), trainer.schedule_options(), times,
                        fmt::format("{} step {}", source, iteration), svg.unit_ps, svg.unit_name) +
          io::text_gantt(timeline, {100, io::Colour::No}) + fmt::format("trace {}.json, picture {}.svg\n", path, path);

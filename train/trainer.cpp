@@ -166,7 +166,7 @@ StepResult Trainer::train_step(const StepInput& input) {
   mode_ = parallel::Mode::Train;
   batches_ = input.batches;
   prepare_step();
-  const ExecutionTimes times = executor_->run(*this);
+  const ExecutionTimes times = run_program();
   device_->synchronize();
   if (clock_) virtual_times_ = clock_->finish_step();
 
@@ -183,6 +183,14 @@ StepResult Trainer::train_step(const StepInput& input) {
   progress_.consumed_samples += options_.batch.global_batch_size;
   progress_.loss_scale = scaler_.state();
   return result;
+}
+
+ExecutionTimes Trainer::run_program() {
+  try {
+    return executor_->run(*this);
+  } catch (const comm::PeerLost& lost) {
+    throw comm::PeerLost(fmt::format("step {}: {}", progress_.iteration + 1, lost.what()));
+  }
 }
 
 void Trainer::prepare_step() {

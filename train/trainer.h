@@ -104,6 +104,7 @@ class Trainer final : private StageWork {
   void build_clock();
   void gradient_norm();
   double global_tokens();
+  ExecutionTimes run_program();
   void prepare_step();
   double take_loss_sum();
   RankReport report(const StepInput& input, const ExecutionTimes& times);

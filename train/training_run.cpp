@@ -1,6 +1,7 @@
 #include "train/training_run.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sched.h>
 
 #include <array>
@@ -18,6 +19,7 @@
 #include "train/peak.h"
 #include "train/program_builder.h"
 #include "train/replica_check.h"
+#include "train/save_directory.h"
 #include "train/timing_output.h"
 
 namespace triax::train {
@@ -49,33 +51,18 @@ std::vector<std::string> gather_hosts(const std::string& mine, comm::Communicato
   return hosts;
 }
 
-bool same_directory(const std::string& a, const std::string& b) {
-  return !a.empty() && !b.empty() && std::filesystem::weakly_canonical(a) == std::filesystem::weakly_canonical(b);
-}
-
-/// What --load asks for; throws ConfigError. Empty: fresh weights.
-std::string weights_to_load(const io::RunControl& control) {
-  if (control.load.empty()) return "";
-  const std::string path = io::weights_path(control.load);
-  const bool exists = std::filesystem::exists(path);
-  if (same_directory(control.load, control.save)) {
-    if (!exists) return "";
-    throw ConfigError(
-        fmt::format("--load {}: equals --save, which asks to go on with optimizer state, but {} holds "
-                    "weights only: name another --save directory to start a new run from them",
-                    control.load, path));
-  }
-  if (!exists) throw ConfigError(fmt::format("--load {}: there is no {}", control.load, path));
-  return path;
-}
-
 }  // namespace
 
 DataFacts prepare_options(RunRequest& request, int world_size) {
   io::RunOptions& options = request.parsed.options;
   if (options.control.skip_train && !options.control.load.empty() && options.model.num_layers == 0) {
     const int64_t seq_length = options.model.seq_length;
-    options.model = io::WeightsReader(weights_to_load(options.control)).header().model;
+    const std::string path = weights_to_load(options.control);
+    if (path.empty()) {
+      throw ConfigError(
+          fmt::format("--load {}: there is no {}", options.control.load, io::weights_path(options.control.load)));
+    }
+    options.model = io::WeightsReader(path).header().model;
     if (request.parsed.given("seq-length")) options.model.seq_length = seq_length;
   }
   // Faults of the data are told together with the others only when the rest could be read at all.
@@ -137,6 +124,8 @@ void TrainingRun::open_directory() {
   std::strncpy(path.data(), directory_.path.c_str(), path.size() - 1);
   held_->grid.world().broadcast(Tensor(path.data(), DType::UInt8, {static_cast<int64_t>(path.size())}), 0).wait();
   directory_.path = path.data();
+  if (options().control.save.empty() || options().control.skip_train) return;
+  run_collectively(held_->grid.world(), part, [&] { check_writable(options().control.save); });
 }
 
 void TrainingRun::load_or_initialize() {
@@ -154,6 +143,11 @@ void TrainingRun::load_or_initialize() {
           fmt::format("--load {}: trained with tokenizer {}, the data were made with {}: use data made with "
                       "the same tokenizer",
                       path, hash, facts_.tokenizer_hash));
+    }
+    const auto differences = io::architecture_differences(reader.header().model, options().model);
+    if (!differences.empty()) {
+      throw ConfigError(fmt::format("--load {}: holds another model: {}; give the file's dimensions", path,
+                                    fmt::join(differences, "; ")));
     }
     io::load_weights(reader, held_->trainer.store(), values);
     loaded_iteration_ = reader.header().iteration;
@@ -321,10 +315,20 @@ void TrainingRun::evaluate(const char* split, BatchSource& source) {
   for (int64_t i = 0; i < options().control.eval_iters; ++i) {
     const auto batches = source.next_step();
     trainer.evaluate_step(batches);
+    // A signal must not wait for the end of a long evaluation; all ranks leave it together.
+    double stop = wishes().stop;
+    held_->grid.world().all_reduce(Tensor(&stop, DType::Float64, {1}), comm::ReduceOp::Max).wait();
+    if (stop != 0) {
+      wished_.stop = stop;
+      trainer.finish_evaluation();
+      return;
+    }
     if (token_bytes_.empty()) continue;
     for (const io::MicroBatch& batch : batches) {
-      for (const int32_t token : batch.targets) {
-        if (static_cast<size_t>(token) < token_bytes_.size()) bytes += token_bytes_[static_cast<size_t>(token)];
+      for (size_t row = 0; row < batch.targets.size(); ++row) {
+        if (!batch.loss_mask.empty() && batch.loss_mask[row] == 0) continue;  // not in the loss either
+        const auto token = static_cast<size_t>(batch.targets[row]);
+        if (token < token_bytes_.size()) bytes += token_bytes_[token];
       }
     }
   }

@@ -184,4 +184,29 @@ WeightsHeader read_header(hid_t file, const std::string& path) {
   return header;
 }
 
+std::vector<std::string> architecture_differences(const model::ModelConfig& file, const model::ModelConfig& run) {
+  std::vector<std::string> found;
+  const auto compare = [&found](const char* what, double in_file, double in_run) {
+    if (in_file != in_run) found.push_back(fmt::format("{} {:g} in the file, {:g} in the run", what, in_file, in_run));
+  };
+  const auto number = [](auto value) { return static_cast<double>(value); };
+  compare("num_layers", number(file.num_layers), number(run.num_layers));
+  compare("hidden_size", number(file.hidden_size), number(run.hidden_size));
+  compare("ffn_hidden_size", number(file.ffn_hidden_size), number(run.ffn_hidden_size));
+  compare("num_attention_heads", number(file.num_attention_heads), number(run.num_attention_heads));
+  compare("num_query_groups", number(file.num_query_groups), number(run.num_query_groups));
+  compare("kv_channels", number(file.kv_channels), number(run.kv_channels));
+  compare("vocab_size", number(file.vocab_size), number(run.vocab_size));
+  compare("normalization (0 LayerNorm, 1 RMSNorm)", number(file.norm), number(run.norm));
+  compare("activation (0 GELU, 1 SwiGLU)", number(file.activation), number(run.activation));
+  compare("position embedding (0 learned, 1 rope, 2 none)", number(file.position), number(run.position));
+  compare("rotary_base", file.rotary_base, run.rotary_base);
+  compare("rotary_percent", file.rotary_percent, run.rotary_percent);
+  compare("norm_epsilon", file.norm_epsilon, run.norm_epsilon);
+  compare("linear biases", number(file.add_bias_linear), number(run.add_bias_linear));
+  compare("q, k, v biases", number(file.add_qkv_bias), number(run.add_qkv_bias));
+  compare("tied embeddings", number(file.tie_embeddings), number(run.tie_embeddings));
+  return found;
+}
+
 }  // namespace triax::io

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/dtype.h"
 #include "io/tokenizer/tokenizer.h"
@@ -19,6 +20,10 @@ struct WeightsHeader {
   std::string tokenizer_hash;  ///< Tokenizer::hash(); empty: the run had no tokenizer (mock data)
   TokenizerOptions tokenizer;  ///< how to open it again
 };
+
+/// What differs between the model of a file and that of a run and would give its tensors another meaning, such as
+/// "num_attention_heads 4 in the file, 2 in the run". Dropout, sequence length and names may differ.
+std::vector<std::string> architecture_differences(const model::ModelConfig& file, const model::ModelConfig& run);
 
 /// Attributes "format" = "triax-weights", "version" = 1, "dtype", "iteration", "consumed_samples", "tokenizer.*" and
 /// one "model.*" for each field of the configuration: strings, 64-bit integers (also for yes and no: 1, 0), doubles.
