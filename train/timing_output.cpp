@@ -30,7 +30,7 @@ std::string output_timing(Trainer& trainer, const std::string& directory, Writes
   if (trainer.program().pipeline == 1) return files;  // no pipeline, no bubble
   return timing_report(trainer.program(), trainer.schedule_options(), times,
                        fmt::format("{} step {}", source, iteration), svg.unit_ps, svg.unit_name) +
-         io::text_gantt(timeline, {100, io::Colour::No}) + fmt::format("trace {}.json, picture {}.svg\n", path, path);
+         io::text_gantt(timeline, {100, io::Colour::No}) + files;
 }
 
 }  // namespace triax::train
