@@ -26,7 +26,9 @@ TEST(StagingBuffers, two_do_for_schedules_without_long_groups) {
         EXPECT_EQ(staging_buffers(program_of({ScheduleKind::GPipe, p, 1, m}), ahead), 2);
         EXPECT_EQ(staging_buffers(program_of({ScheduleKind::OneFOneB, p, 1, m}), ahead), 2);
       }
-      if (p > 1) EXPECT_EQ(staging_buffers(program_of({ScheduleKind::ZeroBubbleH1, p, 1, 2 * p}), ahead), 2);
+      if (p > 1) {
+        EXPECT_EQ(staging_buffers(program_of({ScheduleKind::ZeroBubbleH1, p, 1, 2 * p}), ahead), 2);
+      }
       for (int v = 2; p > 1 && v <= 4; ++v) {
         EXPECT_EQ(staging_buffers(program_of({ScheduleKind::Interleaved, p, v, 2 * p}), ahead), 2) << p << " " << v;
       }
