@@ -10,7 +10,7 @@ namespace {
 // Elements that one tensor or the whole model may have: their bytes and sums over ranks stay below 2^62.
 constexpr double kMostElements = 0x1p54;
 constexpr int64_t kMostStages = int64_t{1} << 20;
-constexpr int64_t kMostMicroBatches = int64_t{1} << 24;
+constexpr int64_t kMostMicroBatches = int64_t{1} << 20;
 
 double real(int64_t value) { return static_cast<double>(std::max<int64_t>(value, 0)); }
 
