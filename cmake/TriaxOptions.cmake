@@ -21,7 +21,7 @@ endif()
 add_library(triax_flags INTERFACE)
 target_include_directories(triax_flags INTERFACE ${CMAKE_SOURCE_DIR})
 target_compile_options(triax_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wshadow -Wno-unknown-pragmas>
-  $<$<BOOL:${TRIAX_WERROR}>:-Werror>)
+  $<$<BOOL:${TRIAX_WERROR}>:$<IF:$<COMPILE_LANGUAGE:CUDA>,-Werror=all-warnings,-Werror>>)
 if(TRIAX_SANITIZE)
   target_compile_options(triax_flags INTERFACE -fsanitize=${TRIAX_SANITIZE}
     -fno-sanitize-recover=all -fno-omit-frame-pointer)

@@ -1,0 +1,25 @@
+// Every status of CUDA and cuBLASLt is checked; a failure is an ApiError with the call's text, the library's words and
+// the place. A launch is checked under the kernel's name; what goes wrong while it runs shows at the next synchronising
+// call.
+#pragma once
+
+#include <cublasLt.h>
+#include <cuda_runtime.h>
+
+#include "base/error.h"
+
+namespace triax::kernels {
+
+inline void cuda_check(cudaError_t status, const char* call, const char* file, int line) {
+  if (status != cudaSuccess) throw ApiError("CUDA", call, status, cudaGetErrorString(status), file, line);
+}
+inline void cublaslt_check(cublasStatus_t status, const char* call, const char* file, int line) {
+  if (status != CUBLAS_STATUS_SUCCESS) {
+    throw ApiError("cuBLASLt", call, status, cublasLtGetStatusString(status), file, line);
+  }
+}
+
+}  // namespace triax::kernels
+
+#define TRIAX_CUDA(call) ::triax::kernels::cuda_check((call), #call, __FILE__, __LINE__)
+#define TRIAX_CUBLASLT(call) ::triax::kernels::cublaslt_check((call), #call, __FILE__, __LINE__)

@@ -1,0 +1,104 @@
+// The CUDA device: bf16, fp16 and fp32 on one GPU, everything in order on one stream. GEMM by cuBLASLt (gemm.cpp), the
+// rest by the kernels of this folder, one operation in one file. Nothing here waits for the GPU but synchronize, upload
+// and download; no operation reads device memory on the host, so a step can be captured. Sums are taken in an order
+// that depends on the shapes alone: two runs give the same bits, and so do GPUs of one kind.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "kernels/cuda/resources.h"
+#include "kernels/cuda_loader.h"
+#include "kernels/discrete_device.h"
+
+namespace triax::kernels {
+
+class GemmPlans;
+
+class CudaDevice final : public DiscreteDevice {
+ public:
+  explicit CudaDevice(const CudaDeviceOptions& options);
+  ~CudaDevice() override;
+  CudaDevice(const CudaDevice&) = delete;
+  CudaDevice& operator=(const CudaDevice&) = delete;
+
+  std::string name() const override { return "cuda"; }
+  MemoryProvider& memory() override { return memory_; }
+  void synchronize() override;
+  void upload(Tensor host, Tensor device) override;
+  void download(Tensor device, Tensor host) override;
+  void upload_step(const StepBlock& block, StepBlock* device) override;
+  std::string describe() const override { return description_; }
+  const Arena& workspace() const override { return workspace_; }
+  cudaStream_t stream() const { return stream_.get(); }
+
+  void gemm(const Gemm& g) override;
+  void bias_backward(Tensor dy, Tensor dbias) override;
+
+  void layer_norm_forward(Tensor x, Tensor gamma, Tensor beta, double eps, Tensor y, Tensor mean, Tensor rstd) override;
+  void layer_norm_backward(Tensor dy, Tensor x, Tensor gamma, Tensor mean, Tensor rstd, Tensor dx,
+                           Accumulate accumulate_dx, Tensor dgamma, Tensor dbeta) override;
+  void rms_norm_forward(Tensor x, Tensor gamma, double eps, Tensor y, Tensor rstd) override;
+  void rms_norm_backward(Tensor dy, Tensor x, Tensor gamma, Tensor rstd, Tensor dx, Accumulate accumulate_dx,
+                         Tensor dgamma) override;
+
+  void rotary(Tensor x, Tensor cos, Tensor sin, Tensor position, int64_t heads, RotaryDirection direction) override;
+  void gelu_forward(Tensor x, Tensor y) override;
+  void gelu_backward(Tensor dy, Tensor x, Tensor dx) override;
+  void swiglu_forward(Tensor x, Tensor y) override;
+  void swiglu_backward(Tensor dy, Tensor x, Tensor dx) override;
+
+  void bias_dropout_add_forward(Tensor x, Tensor bias, Tensor residual, const Dropout& dropout, const TokenIndex& index,
+                                Tensor y) override;
+  void bias_dropout_backward(Tensor dy, const Dropout& dropout, const TokenIndex& index, Tensor dx,
+                             Tensor dbias) override;
+
+  void attention_forward(const Attention& args, Tensor q, Tensor k, Tensor v, Tensor o, Tensor lse) override;
+  void attention_backward(const Attention& args, Tensor dout, Tensor q, Tensor k, Tensor v, Tensor o, Tensor lse,
+                          Tensor dq, Tensor dk, Tensor dv) override;
+
+  void embedding_forward(Tensor token, Tensor table, int64_t first, Accumulate accumulate, Tensor y) override;
+  void embedding_backward(Tensor token, Tensor dy, int64_t first, Tensor dtable) override;
+
+  void cross_entropy_max(Tensor logits, int64_t valid, Tensor row_max) override;
+  void cross_entropy_sum(Tensor logits, int64_t first, int64_t valid, Tensor target, Tensor row_max, Tensor sum_exp,
+                         Tensor target_logit) override;
+  void cross_entropy_loss(Tensor row_max, Tensor sum_exp, Tensor target_logit, Tensor mask, Tensor loss_sum) override;
+  void cross_entropy_backward(Tensor logits, int64_t first, int64_t valid, Tensor target, Tensor row_max,
+                              Tensor sum_exp, Tensor mask, double seed_factor, const StepBlock* step) override;
+
+  void fill(Tensor x, double value) override;
+  void copy(Tensor x, Tensor y) override;
+  void add(Tensor x, Tensor y) override;
+  void scale(Tensor x, double factor) override;
+
+  void sum_of_squares(Tensor x, Tensor out) override;
+  void count_nonfinite(Tensor x, Tensor out) override;
+  void adamw(const AdamW& args, const StepBlock* step) override;
+  void sgd(const Sgd& args, const StepBlock* step) override;
+
+ private:
+  Buffer scratch(DType dtype, int64_t elements) {
+    return workspace_.allocate(dtype, elements, MemoryCategory::Workspace);
+  }
+  /// into[c] += sum over splits of partial[split, c], in order; partial is fp32 [splits, cols].
+  void add_partials(Tensor partial, Tensor into);
+  /// The rest of a norm's backward pass when rows are too long or not aligned for the fused kernel.
+  void norm_weight_sums(Tensor dy, Tensor x, Tensor mean, Tensor rstd, Tensor dgamma, Tensor dbeta);
+  void norm_forward(const char* operation, Tensor x, Tensor gamma, Tensor beta, double eps, Tensor y, Tensor mean,
+                    Tensor rstd);
+  void norm_backward(const char* operation, Tensor dy, Tensor x, Tensor gamma, Tensor mean, Tensor rstd, Tensor dx,
+                     Accumulate accumulate_dx, Tensor dgamma, Tensor dbeta);
+  /// c (+)= op(a) op(b) + bias without tensor cores, any alignment: what cuBLASLt has no algorithm for.
+  void gemm_plain(const Gemm& g);
+  /// c[r, :] += bias.
+  void add_bias(Tensor bias, Tensor c);
+
+  std::string description_;
+  CudaStream stream_;
+  CudaProvider memory_;
+  Arena workspace_;
+  std::unique_ptr<GemmPlans> plans_;
+};
+
+}  // namespace triax::kernels

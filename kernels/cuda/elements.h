@@ -1,0 +1,102 @@
+// Reading and writing runs of elements, and the grid of elementwise kernels.
+#pragma once
+
+#include <algorithm>
+
+#include "base/tensor.h"
+#include "kernels/cuda/platform.h"
+#include "kernels/cuda/ptx.h"
+
+namespace triax::kernels {
+
+/// A matrix on the device: element (r, c) is data[r * stride + c].
+template <class T>
+struct Rows {
+  T* data;
+  int64_t stride;
+  __device__ T* at(int64_t r, int64_t c) const { return data + r * stride + c; }
+};
+
+template <class T>
+Rows<T> rows_of(const Tensor& t) {
+  return {static_cast<T*>(t.data()), t.row_stride()};
+}
+
+/// N elements as floats, in accesses of up to 16 bytes. N * sizeof(T) is a power of two; p is aligned to it or to 16.
+template <int N, class T>
+__device__ __forceinline__ void load(const T* p, float (&v)[N]) {
+  constexpr int kBytes = N * static_cast<int>(sizeof(T));
+  alignas(16) T raw[N];
+  if constexpr (kBytes >= 16) {
+    TRIAX_UNROLL
+    for (int i = 0; i < kBytes / 16; ++i) reinterpret_cast<uint4*>(raw)[i] = reinterpret_cast<const uint4*>(p)[i];
+  } else if constexpr (kBytes == 8) {
+    *reinterpret_cast<uint2*>(raw) = *reinterpret_cast<const uint2*>(p);
+  } else {
+    TRIAX_UNROLL
+    for (int i = 0; i < N; ++i) raw[i] = p[i];
+  }
+  TRIAX_UNROLL
+  for (int i = 0; i < N; ++i) v[i] = to_float(raw[i]);
+}
+
+template <int N, class T>
+__device__ __forceinline__ void store(T* p, const float (&v)[N]) {
+  constexpr int kBytes = N * static_cast<int>(sizeof(T));
+  alignas(16) T raw[N];
+  TRIAX_UNROLL
+  for (int i = 0; i < N; ++i) raw[i] = from_float<T>(v[i]);
+  if constexpr (kBytes >= 16) {
+    TRIAX_UNROLL
+    for (int i = 0; i < kBytes / 16; ++i) reinterpret_cast<uint4*>(p)[i] = reinterpret_cast<const uint4*>(raw)[i];
+  } else if constexpr (kBytes == 8) {
+    *reinterpret_cast<uint2*>(p) = *reinterpret_cast<const uint2*>(raw);
+  } else {
+    TRIAX_UNROLL
+    for (int i = 0; i < N; ++i) p[i] = raw[i];
+  }
+}
+
+/// Elements that one access of 16 bytes holds of the widest type among these.
+template <class... T>
+inline constexpr int kVector = 16 / static_cast<int>(std::max({sizeof(T)...}));
+
+/// Whether runs of n elements may start at any multiple of n columns of every row of t. An empty tensor may.
+inline bool aligned_for(const Tensor& t, int64_t n) {
+  if (!t) return true;
+  const int64_t bytes = std::min<int64_t>(16, n * static_cast<int64_t>(size_of(t.dtype())));
+  return reinterpret_cast<uintptr_t>(t.data()) % static_cast<uintptr_t>(bytes) == 0 &&
+         (t.rows() == 1 || t.row_stride() % n == 0);
+}
+
+/// body.at<N>(r, c) for every run of columns c .. c + N - 1 of every row: N is V, and 1 in what V does not divide.
+template <int V, class Body>
+__global__ void __launch_bounds__(kBlock) for_elements(int64_t rows, int64_t cols, Body body) {
+  const int64_t runs = (cols + V - 1) / V;
+  const int64_t total = rows * runs;
+  const bool small = total < (int64_t{1} << 31);
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kBlock + threadIdx.x; i < total;
+       i += static_cast<int64_t>(gridDim.x) * kBlock) {
+    int64_t r = 0;  // 64-bit division costs more than the memory access
+    if (rows > 1) r = small ? static_cast<uint32_t>(i) / static_cast<uint32_t>(runs) : i / runs;
+    int64_t c = (i - r * runs) * V;
+    if (c + V <= cols) {
+      body.template at<V>(r, c);
+    } else {
+      for (; c < cols; ++c) body.template at<1>(r, c);
+    }
+  }
+}
+
+/// Blocks that fill any GPU several times over; the rest of the work comes round in the kernel's loop.
+inline constexpr int64_t kElementBlocks = 4096;
+
+template <int V, class Body>
+void launch_elements(int64_t rows, int64_t cols, const Body& body, cudaStream_t stream) {
+  const int64_t total = rows * ((cols + V - 1) / V);
+  if (total == 0) return;
+  const auto grid = static_cast<unsigned>(std::min(kElementBlocks, (total + kBlock - 1) / kBlock));
+  TRIAX_LAUNCH((for_elements<V, Body>), grid, kBlock, 0, stream, rows, cols, body);
+}
+
+}  // namespace triax::kernels

@@ -1,0 +1,37 @@
+// What the device owns of CUDA: a stream, memory.
+#pragma once
+
+#include <new>
+#include <string>
+
+#include "base/handle.h"
+#include "base/memory.h"
+#include "kernels/cuda/check.h"
+
+namespace triax::kernels {
+
+struct CudaStreamPolicy {
+  using type = cudaStream_t;
+  static type null() noexcept { return nullptr; }
+  static void destroy(type stream) noexcept { static_cast<void>(cudaStreamDestroy(stream)); }
+};
+using CudaStream = Handle<CudaStreamPolicy>;
+
+/// Says how much was asked for and how much the GPU has.
+class CudaOutOfMemory final : public std::bad_alloc {
+ public:
+  explicit CudaOutOfMemory(std::string text) : text_(std::move(text)) {}
+  const char* what() const noexcept override { return text_.c_str(); }
+
+ private:
+  std::string text_;
+};
+
+/// Memory of the current GPU by cudaMalloc, 256-byte aligned.
+class CudaProvider final : public MemoryProvider {
+ public:
+  void* allocate(size_t size_bytes) override;
+  void deallocate(void* data, size_t size_bytes) noexcept override;
+};
+
+}  // namespace triax::kernels

@@ -1,0 +1,27 @@
+// The CUDA device lives in a shared module of its own (kernels/cuda), so that the program needs no CUDA library to
+// start: the module is loaded when a device is asked for.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "kernels/discrete_device.h"
+
+namespace triax::kernels {
+
+/// Cuda needs a GPU; Emulated is the same sources compiled for the host, where every CUDA thread is a fiber (tests).
+enum class CudaModule { Cuda, Emulated };
+
+struct CudaDeviceOptions {
+  int ordinal = 0;  ///< among the GPUs that this process sees
+};
+
+/// Loads the module from ../lib/triax beside the running program, once. ConfigError when this build has no such module;
+/// RunTimeError with the remedy when there is no driver, an older one than the module needs, no such GPU, or one of a
+/// compute capability below 8.0.
+std::unique_ptr<DiscreteDevice> make_cuda_device(const CudaDeviceOptions& options, CudaModule module);
+
+/// The module's file, whether or not it exists.
+std::string cuda_module_path(CudaModule module);
+
+}  // namespace triax::kernels

@@ -1,0 +1,162 @@
+// cuBLASLt's stand-in: D = alpha op(A) op(B) + beta C + bias on matrices stored by columns, sums in fp32 in the order
+// of k. Like the library it has no algorithm for 16-bit matrices whose columns do not start at multiples of 4 bytes.
+#include <cublasLt.h>
+
+#include <cstring>
+#include <memory>
+
+#include "base/dtype.h"
+
+struct EmulatedLt {};
+struct EmulatedMatmul {
+  cublasOperation_t op_a = CUBLAS_OP_N, op_b = CUBLAS_OP_N;
+  cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  const void* bias = nullptr;
+  int32_t bias_type = -1;
+};
+struct EmulatedLayout {
+  cudaDataType_t type;
+  uint64_t rows, cols;
+  int64_t leading;
+};
+struct EmulatedPreference {
+  uint32_t alignment[4] = {256, 256, 256, 256};
+};
+
+namespace {
+
+template <class T>
+cublasStatus_t make(T** out, T value) {
+  *out = std::make_unique<T>(value).release();
+  return CUBLAS_STATUS_SUCCESS;
+}
+template <class T>
+cublasStatus_t destroy(T* raw) {
+  std::unique_ptr<T>{raw};
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+float read(const void* data, int type, int64_t i) {
+  if (type == CUDA_R_16BF) return static_cast<float>(static_cast<const triax::bf16*>(data)[i]);
+  if (type == CUDA_R_16F) return static_cast<float>(static_cast<const triax::fp16*>(data)[i]);
+  return static_cast<const float*>(data)[i];
+}
+void write(void* data, int type, int64_t i, float v) {
+  if (type == CUDA_R_16BF) {
+    static_cast<triax::bf16*>(data)[i] = triax::bf16(v);
+  } else if (type == CUDA_R_16F) {
+    static_cast<triax::fp16*>(data)[i] = triax::fp16(v);
+  } else {
+    static_cast<float*>(data)[i] = v;
+  }
+}
+
+bool odd_columns(const EmulatedLayout& layout, uint32_t alignment) {
+  return layout.type != CUDA_R_32F && (layout.leading % 2 != 0 || alignment < 4);
+}
+
+}  // namespace
+
+const char* cublasLtGetStatusString(cublasStatus_t status) {
+  return status == CUBLAS_STATUS_SUCCESS ? "CUBLAS_STATUS_SUCCESS" : "CUBLAS_STATUS_INVALID_VALUE";
+}
+cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) { return make(handle, EmulatedLt{}); }
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) { return destroy(handle); }
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* desc, cublasComputeType_t, cudaDataType_t) {
+  return make(desc, EmulatedMatmul{});
+}
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) { return destroy(desc); }
+
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t attribute,
+                                              const void* value, size_t bytes) {
+  const auto take = [&](auto& to) {
+    if (bytes != sizeof to) return CUBLAS_STATUS_INVALID_VALUE;
+    std::memcpy(&to, value, bytes);
+    return CUBLAS_STATUS_SUCCESS;
+  };
+  switch (attribute) {
+    case CUBLASLT_MATMUL_DESC_TRANSA:
+      return take(desc->op_a);
+    case CUBLASLT_MATMUL_DESC_TRANSB:
+      return take(desc->op_b);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE:
+      return take(desc->epilogue);
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+      return take(desc->bias);
+    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
+      return take(desc->bias_type);
+  }
+  return CUBLAS_STATUS_INVALID_VALUE;
+}
+
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType_t type, uint64_t rows,
+                                          uint64_t cols, int64_t leading) {
+  if (leading < static_cast<int64_t>(rows)) return CUBLAS_STATUS_INVALID_VALUE;
+  return make(layout, EmulatedLayout{type, rows, cols, leading});
+}
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) { return destroy(layout); }
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* preference) {
+  return make(preference, EmulatedPreference{});
+}
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) { return destroy(preference); }
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
+                                                    cublasLtMatmulPreferenceAttributes_t attribute, const void* value,
+                                                    size_t bytes) {
+  if (attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES) {
+    return bytes == sizeof(uint64_t) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
+  }
+  if (bytes != sizeof(uint32_t)) return CUBLAS_STATUS_INVALID_VALUE;
+  std::memcpy(&preference->alignment[attribute - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES], value, bytes);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
+                                              cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c,
+                                              cublasLtMatrixLayout_t d, cublasLtMatmulPreference_t preference,
+                                              int wanted, cublasLtMatmulHeuristicResult_t* results, int* count) {
+  *count = 0;
+  const auto dims = [](const EmulatedLayout& l, cublasOperation_t op) {
+    return op == CUBLAS_OP_N ? std::pair(l.rows, l.cols) : std::pair(l.cols, l.rows);
+  };
+  const auto [m, k] = dims(*a, desc->op_a);
+  const auto [k2, n] = dims(*b, desc->op_b);
+  if (wanted < 1 || k != k2 || d->rows != m || d->cols != n || c->rows != m || c->cols != n || a->type != b->type) {
+    return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  if (desc->epilogue == CUBLASLT_EPILOGUE_BIAS && desc->bias_type != d->type) return CUBLAS_STATUS_NOT_SUPPORTED;
+  const uint32_t* const alignment = preference->alignment;
+  if (odd_columns(*a, alignment[0]) || odd_columns(*b, alignment[1]) || odd_columns(*d, alignment[3])) {
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
+  results[0] = {};
+  results[0].workspaceSize = 4096;
+  *count = 1;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void* alpha, const void* a,
+                              cublasLtMatrixLayout_t a_layout, const void* b, cublasLtMatrixLayout_t b_layout,
+                              const void* beta, const void* c, cublasLtMatrixLayout_t c_layout, void* d,
+                              cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t*, void* workspace,
+                              size_t workspace_bytes, cudaStream_t) {
+  if (workspace == nullptr || workspace_bytes < 4096) return CUBLAS_STATUS_INVALID_VALUE;
+  const float scale = *static_cast<const float*>(alpha), keep = *static_cast<const float*>(beta);
+  const auto k = static_cast<int64_t>(desc->op_a == CUBLAS_OP_N ? a_layout->cols : a_layout->rows);
+  const int64_t a_row = desc->op_a == CUBLAS_OP_N ? 1 : a_layout->leading;
+  const int64_t a_col = desc->op_a == CUBLAS_OP_N ? a_layout->leading : 1;
+  const int64_t b_row = desc->op_b == CUBLAS_OP_N ? 1 : b_layout->leading;
+  const int64_t b_col = desc->op_b == CUBLAS_OP_N ? b_layout->leading : 1;
+  for (int64_t j = 0; j < static_cast<int64_t>(d_layout->cols); ++j) {
+    for (int64_t i = 0; i < static_cast<int64_t>(d_layout->rows); ++i) {
+      float sum = 0;
+      for (int64_t l = 0; l < k; ++l) {
+        sum += read(a, a_layout->type, i * a_row + l * a_col) * read(b, b_layout->type, l * b_row + j * b_col);
+      }
+      sum *= scale;
+      if (keep != 0) sum += keep * read(c, c_layout->type, i + j * c_layout->leading);
+      if (desc->epilogue == CUBLASLT_EPILOGUE_BIAS) sum += read(desc->bias, desc->bias_type, i);
+      write(d, d_layout->type, i + j * d_layout->leading, sum);
+    }
+  }
+  return CUBLAS_STATUS_SUCCESS;
+}
