@@ -11,19 +11,27 @@ turns=${5:-2}
 # The presets are bf16.
 precision_flag=--$precision
 [ "$precision" = fp32 ] && precision_flag=--no-bf16
+# The last stage also holds the head, so it gets fewer layers: the best split of these models.
 case $model in
-  llama-10m) batch="--micro-batch-size 4 --global-batch-size 32" ;;
+  llama-10m) split="--decoder-first-pipeline-num-layers 4" ;;
+  gpt2-124m) split="--decoder-first-pipeline-num-layers 9" ;;
+  *) split="" ;;
+esac
+case $model in
+  # Five heads cannot be cut in two: four heads of 80 have the same parameters and FLOPs.
+  llama-10m) batch="--micro-batch-size 4 --global-batch-size 32 --group-query-attention --num-attention-heads 4
+    --num-query-groups 4 --kv-channels 80" ;;
   *) batch="--seq-length 256 --micro-batch-size 1 --global-batch-size 8" ;;
 esac
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# name | ranks | threads a rank | options. The last stage also holds the head: it gets fewer layers.
+# name | ranks | threads a rank | options.
 layouts=$(cat <<TABLE
 one rank, 2 threads|1|2|
 tp2|2|1|--tensor-model-parallel-size 2
 tp2 + sequence parallel|2|1|--tensor-model-parallel-size 2 --sequence-parallel
-pp2|2|1|--pipeline-model-parallel-size 2 ${PP2_SPLIT:-}
+pp2|2|1|--pipeline-model-parallel-size 2 $split
 dp2|2|1|
 tp2 x pp2 x dp2, 8 ranks|8|1|--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2
 TABLE
