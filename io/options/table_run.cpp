@@ -32,7 +32,8 @@ OptionEntry device() {
   OptionEntry entry = text_option(
       "device", OptionGroup::Run, "cpu", [](auto& o) -> auto& { return o.control.device; }, "device of the math");
   entry.set = [](RunOptions& o, const std::vector<std::string>& values) -> std::string {
-    if (values[0] == "cuda" || values[0] == "cuda-emulated") return "the trainer does not run on it yet (docs/cuda.md); use cpu";
+    if (values[0] == "cuda" || values[0] == "cuda-emulated")
+      return "the trainer does not run on it yet (docs/cuda.md); use cpu";
     if (values[0] != "cpu") return "must be cpu";
     o.control.device = values[0];
     return {};

@@ -48,6 +48,7 @@ struct Copy {
   void* to;
   const void* from;  // null: zeros
   size_t bytes;
+  bool done = false;
 };
 
 struct Thread {
@@ -116,6 +117,7 @@ uint32_t seed() {
 class Machine {
  public:
   void run_block(const char* kernel, const std::function<void()>& thread, size_t shared_bytes);
+  bool by_chance() { return (random_() & 1) != 0; }
 
   dim3 grid, block, block_index;
   Thread* running = nullptr;
@@ -295,6 +297,16 @@ void Machine::run_block(const char* kernel, const std::function<void()>& thread,
   }
 }
 
+void perform(Copy& c) {
+  if (c.done) return;
+  c.done = true;
+  if (c.from == nullptr) {
+    std::memset(c.to, 0, c.bytes);
+  } else {
+    std::memcpy(c.to, c.from, c.bytes);
+  }
+}
+
 /// Hands control back until the scheduler makes this thread ready again.
 void wait_as(State state, unsigned mask, const char* file, int line) {
   Thread& t = *machine.running;
@@ -354,7 +366,11 @@ const unsigned char* share(unsigned mask, const void* value, size_t bytes, const
   return machine.warps[mine / 32].slots[parity][0];
 }
 
-void copy_later(void* to, const void* from, size_t bytes) { machine.running->open.push_back({to, from, bytes}); }
+void copy_later(void* to, const void* from, size_t bytes) {
+  machine.running->open.push_back({to, from, bytes, false});
+  // The hardware may copy at any moment from here to the wait: now or then, by chance.
+  if (machine.by_chance()) perform(machine.running->open.back());
+}
 
 void close_copies() {
   Thread& t = *machine.running;
@@ -365,13 +381,7 @@ void close_copies() {
 void finish_copies(size_t groups_left) {
   Thread& t = *machine.running;
   for (; t.groups.size() > groups_left; t.groups.pop_front()) {
-    for (const Copy& c : t.groups.front()) {
-      if (c.from == nullptr) {
-        std::memset(c.to, 0, c.bytes);
-      } else {
-        std::memcpy(c.to, c.from, c.bytes);
-      }
-    }
+    for (Copy& c : t.groups.front()) perform(c);
   }
 }
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <simt_ptx.h>
 
-#include <numeric>
+#include <algorithm>
 
 namespace triax::simt {
 namespace {
@@ -90,7 +90,10 @@ TEST(Simt, AsynchronousCopiesAreThereAfterTheWaitAndNotBefore) {
   EXPECT_EQ(fault_of(kernel, 32, 512, true, seen.data()), "");
   EXPECT_EQ(seen[7], 4);
   EXPECT_EQ(fault_of(kernel, 32, 512, false, seen.data()), "");
-  EXPECT_TRUE(std::isnan(seen[7]));
+  // Some copies have happened, some have not.
+  const auto late = std::count_if(seen.begin(), seen.end(), [](float v) { return std::isnan(v); });
+  EXPECT_GT(late, 0);
+  EXPECT_LT(late, 32);
   const auto forgets = [] { kernels::copy_async_16(dynamic_shared(), source, 1); };
   EXPECT_NE(fault_of(forgets, 1, 16).find("never waited"), std::string::npos);
 }

@@ -51,6 +51,8 @@ fresh; echo '#include <mpi.h>' >>"$tree/base/a.h"; expect include_order 'base mu
 fresh; echo '#include "b.h"' >>"$tree/comm/b.cpp"; expect include_order 'not an include from the root'
 fresh; echo '#include <cuda_runtime.h>' >>"$tree/comm/b.cpp"; expect include_order 'CUDA is named outside'
 fresh; echo '#include <cuda_runtime.h>' >"$tree/io/cuda/k.cpp"; expect include_order ok
+fresh; echo 'TRIAX_CUDA(cudaFree(p));' >"$tree/io/cuda/k.cpp"; expect cuda_checks ok
+fresh; printf 'const int status =\n  cudaFree(p);\ncudaFree(q);\n' >"$tree/io/cuda/k.cpp"; expect cuda_checks 'cudaFree: its status'
 fresh; seq 401 | sed 's,^,// ,' >"$tree/base/long.cpp"; expect file_size 'base/long.cpp: 401 lines'
 fresh; seq 400 | sed 's,^,// ,' >"$tree/base/long.cpp"; expect file_size ok
 fresh; echo '[x](docs/none.md)' >>"$tree/README.md"; expect links "link to 'docs/none.md': no such file"

@@ -2,8 +2,8 @@
 // thread, blocks follow each other. What it checks, with the kernel's name and the place in the source:
 //   __syncthreads that not all threads reach, or at different places; warp operations whose lanes do not all arrive, or
 //   arrive at different places; shared memory read before it is written (it starts as NaN); results that depend on the
-//   order of warps and lanes (it is random, from TRIAX_SIMT_SEED); asynchronous copies read before the wait (they
-//   happen there).
+//   order of warps and lanes (it is random, from TRIAX_SIMT_SEED) or on when an asynchronous copy happens (at its issue
+//   or at the wait, by chance).
 #pragma once
 
 #include <cuda_runtime.h>

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Every status of CUDA and cuBLASLt is checked: in folders named cuda a call of theirs stands in TRIAX_CUDA or
+# TRIAX_CUBLASLT, or its status is kept ("status = ") or thrown away in so many words (static_cast<void>).
+source "$(dirname "$0")/lib.sh"
+calls=0
+while read -r line; do
+  case $line in calls\ *) calls=$((calls + ${line#calls })) ;; *) fault "$line" ;; esac
+done < <(product_files | grep -E '^[^/]+/cuda/.*\.(h|cpp|cu)$' | grep -v '^tests/' | while read -r file; do
+  sed -e 's,//.*,,' "$file" | awk -v file="$file" '
+    { text = text " " $0 }
+    END {
+      gsub(/[ \t]+/, " ", text)
+      while (match(text, /(^|[^A-Za-z0-9_])(cuda|cublasLt|nccl)[A-Z][A-Za-z0-9]*\(/)) {
+        before = substr(text, 1, RSTART); call = substr(text, RSTART, RLENGTH)
+        sub(/^[^A-Za-z_]/, "", call); sub(/\($/, "", call)
+        text = substr(text, RSTART + RLENGTH)
+        if (call ~ /String$/) continue
+        count++
+        if (before !~ /(TRIAX_CUDA\(|TRIAX_CUBLASLT\(|static_cast<void>\(|status = |cuda_check\() ?$/)
+          print file ": " call ": its status is not checked (TRIAX_CUDA, TRIAX_CUBLASLT)"
+      }
+      print "calls " count + 0
+    }'
+done)
+finish "$calls calls of CUDA and cuBLASLt, all checked"
