@@ -69,21 +69,20 @@ inline bool aligned_for(const Tensor& t, int64_t n) {
          (t.rows() == 1 || t.row_stride() % n == 0);
 }
 
-/// body.at<N>(r, c) for every run of columns c .. c + N - 1 of every row: N is V, and 1 in what V does not divide.
+/// body.at<N>(r, c) for every run of columns c .. c + N - 1 of rows row0 .. row0 + rows - 1: N is V, and 1 in what V
+/// does not divide. More than one row: less than 2^31 runs, so that a 32-bit division finds the row.
 template <int V, class Body>
-__global__ void __launch_bounds__(kBlock) for_elements(int64_t rows, int64_t cols, Body body) {
+__global__ void __launch_bounds__(kBlock, 4) for_elements(int64_t row0, int64_t rows, int64_t cols, Body body) {
   const int64_t runs = (cols + V - 1) / V;
   const int64_t total = rows * runs;
-  const bool small = total < (int64_t{1} << 31);
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * kBlock + threadIdx.x; i < total;
        i += static_cast<int64_t>(gridDim.x) * kBlock) {
-    int64_t r = 0;  // 64-bit division costs more than the memory access
-    if (rows > 1) r = small ? static_cast<uint32_t>(i) / static_cast<uint32_t>(runs) : i / runs;
+    const int64_t r = rows == 1 ? 0 : static_cast<uint32_t>(i) / static_cast<uint32_t>(runs);
     int64_t c = (i - r * runs) * V;
     if (c + V <= cols) {
-      body.template at<V>(r, c);
+      body.template at<V>(row0 + r, c);
     } else {
-      for (; c < cols; ++c) body.template at<1>(r, c);
+      for (; c < cols; ++c) body.template at<1>(row0 + r, c);
     }
   }
 }
@@ -93,10 +92,14 @@ inline constexpr int64_t kElementBlocks = 4096;
 
 template <int V, class Body>
 void launch_elements(int64_t rows, int64_t cols, const Body& body, cudaStream_t stream) {
-  const int64_t total = rows * ((cols + V - 1) / V);
-  if (total == 0) return;
-  const auto grid = static_cast<unsigned>(std::min(kElementBlocks, (total + kBlock - 1) / kBlock));
-  TRIAX_LAUNCH((for_elements<V, Body>), grid, kBlock, 0, stream, rows, cols, body);
+  const int64_t runs = (cols + V - 1) / V;
+  if (rows * runs == 0) return;
+  const int64_t slice = std::max<int64_t>(1, ((int64_t{1} << 31) - 1) / runs);
+  for (int64_t row0 = 0; row0 < rows; row0 += slice) {
+    const int64_t here = std::min(slice, rows - row0);
+    const auto grid = static_cast<unsigned>(std::min(kElementBlocks, (here * runs + kBlock - 1) / kBlock));
+    TRIAX_LAUNCH((for_elements<V, Body>), grid, kBlock, 0, stream, row0, here, cols, body);
+  }
 }
 
 }  // namespace triax::kernels

@@ -21,12 +21,16 @@ struct Lookup {
   __device__ void at(int64_t r, int64_t c) const {
     const int64_t id = token[r] - first;
     const bool here = id >= 0 && id < table_rows;
-    float v[N], sum[N];
-    TRIAX_UNROLL
-    for (int i = 0; i < N; ++i) v[i] = 0;
-    if (here) load(table.at(id, c), v);
+    float v[N];
+    if (!here) {
+      if (accumulate) return;
+      TRIAX_UNROLL
+      for (int i = 0; i < N; ++i) v[i] = 0;
+      return store(y.at(r, c), v);
+    }
+    load(table.at(id, c), v);
     if (accumulate) {
-      if (!here) return;
+      float sum[N];
       load(y.at(r, c), sum);
       TRIAX_UNROLL
       for (int i = 0; i < N; ++i) v[i] += sum[i];

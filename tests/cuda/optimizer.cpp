@@ -77,7 +77,7 @@ TEST(CudaElementwise, FillScaleAndIntegers) {
 
 TEST(CudaReductions, SumOfSquaresIsAccurateAndRepeats) {
   for (const DType dtype : kCudaTypes) {
-    for (const int64_t n : {int64_t{1}, kN, int64_t{70001}}) {
+    for (const int64_t n : {int64_t{1}, kN, int64_t{32767}, int64_t{70001}}) {
       const Matrix x = random_matrix(dtype, 1, n, 1);
       double want = 3;
       for (int64_t i = 0; i < n; ++i) want += x.at(i) * x.at(i);
