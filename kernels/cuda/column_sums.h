@@ -15,7 +15,7 @@ inline int64_t row_splits(int64_t rows) { return std::clamp<int64_t>((rows + 31)
 /// be summed. A block takes 32 * V columns and rows begin .. end, a warp every 8th row of them; partial: [splits,
 /// cols].
 template <int V, class Body>
-__global__ void __launch_bounds__(kBlock) column_sums(int64_t rows, int64_t cols, Body body, float* partial) {
+__global__ void __launch_bounds__(kBlock, 4) column_sums(int64_t rows, int64_t cols, Body body, float* partial) {
   __shared__ float of_warp[kColumnWarps][kWarp * V];
   const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
   const int64_t c = (static_cast<int64_t>(blockIdx.x) * kWarp + lane) * V;
