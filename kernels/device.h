@@ -16,12 +16,12 @@ namespace triax::kernels {
 /// What changes from step to step. Lives in device memory and is read there by the kernels, so a captured step can be
 /// replayed.
 struct StepBlock {
-  int64_t step = 0;            ///< optimizer steps tried so far, the dropout key of this one
-  int64_t update = 1;          ///< 1-based count of updates with this one, Adam's bias-correction exponent
+  int64_t step = 0;    ///< optimizer steps tried so far, the dropout key of this one
+  int64_t update = 1;  ///< 1-based count of updates with this one, Adam's bias-correction exponent
   double learning_rate = 0;
-  double loss_scale = 1;       ///< multiplies the seed of the backward pass
-  double grad_scale = 1;       ///< multiplies every gradient before the update: unscale / token count * clip
-  int64_t skip = 0;            ///< 1: the update leaves weights and moments as they are (overflow)
+  double loss_scale = 1;  ///< multiplies the seed of the backward pass
+  double grad_scale = 1;  ///< multiplies every gradient before the update: unscale / token count * clip
+  int64_t skip = 0;       ///< 1: the update leaves weights and moments as they are (overflow)
 };
 
 enum class Transpose { No, Yes };
@@ -49,28 +49,28 @@ struct TokenIndex {
 struct Dropout {
   double p = 0;
   uint64_t seed = 0;
-  uint32_t site = 0;                 ///< layer * 4 + place in the layer, unique in the model
-  const StepBlock* step = nullptr;   ///< device memory
+  uint32_t site = 0;                ///< layer * 4 + place in the layer, unique in the model
+  const StepBlock* step = nullptr;  ///< device memory
 };
 
 /// Causal attention of one micro-batch; heads on this rank only. Query head j reads KV head j * k / a.
 struct Attention {
-  int64_t batch = 0;        ///< b
-  int64_t seq_length = 0;   ///< s; T = s * b
-  int64_t heads = 0;        ///< a on this rank
-  int64_t kv_heads = 0;     ///< k on this rank; divides a
-  int64_t head_dim = 0;     ///< d
-  int64_t head_begin = 0;   ///< global index of the first local head (dropout key)
-  double scale = 0;         ///< usually 1 / sqrt(d)
+  int64_t batch = 0;       ///< b
+  int64_t seq_length = 0;  ///< s; T = s * b
+  int64_t heads = 0;       ///< a on this rank
+  int64_t kv_heads = 0;    ///< k on this rank; divides a
+  int64_t head_dim = 0;    ///< d
+  int64_t head_begin = 0;  ///< global index of the first local head (dropout key)
+  double scale = 0;        ///< usually 1 / sqrt(d)
   Dropout dropout;
-  TokenIndex index;         ///< read only when dropout.p > 0
+  TokenIndex index;  ///< read only when dropout.p > 0
 };
 
 /// Adam with decoupled weight decay over one flat range; all tensors [n].
 struct AdamW {
   Tensor master, exp_avg, exp_avg_sq;  ///< fp32 (or fp64)
   Tensor grad;                         ///< fp32 (or fp64)
-  Tensor param;                        ///< bf16/fp16 copy written round to nearest even; empty when master is the parameter
+  Tensor param;  ///< bf16/fp16 copy written round to nearest even; empty when master is the parameter
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0;
 };
 
@@ -79,6 +79,8 @@ struct Sgd {
   Tensor master, momentum_buffer, grad, param;  ///< momentum_buffer may be empty when momentum is 0
   double momentum = 0, weight_decay = 0;
 };
+
+class Compression;
 
 class Device {
  public:
@@ -143,7 +145,8 @@ class Device {
   virtual void embedding_backward(Tensor token, Tensor dy, int64_t first, Tensor dtable) = 0;
 
   // ---- Vocab-parallel cross-entropy (logits[T, V], this rank's ids are first .. first + valid - 1; columns from
-  //      `valid` on are padding and take no part). Statistics are fp32 (fp64 under fp64) [T]. --------------------------
+  //      `valid` on are padding and take no part). Statistics are fp32 (fp64 under fp64) [T].
+  //      --------------------------
   /// row_max[r] = max over valid columns.
   virtual void cross_entropy_max(Tensor logits, int64_t valid, Tensor row_max) = 0;
   /// sum_exp[r] = sum of exp(logit - row_max[r]); target_logit[r] = logit of the target if it is on this rank, else 0.
@@ -152,8 +155,8 @@ class Device {
   /// loss_sum[1] (fp64) += sum over rows of mask[r] * (log(sum_exp) + row_max - target_logit). mask: fp32 [T] or empty.
   virtual void cross_entropy_loss(Tensor row_max, Tensor sum_exp, Tensor target_logit, Tensor mask,
                                   Tensor loss_sum) = 0;
-  /// In place: logits = (exp(logit - row_max) / sum_exp - [column is target]) * mask[r] * seed_factor * step->loss_scale;
-  /// padding columns become 0.
+  /// In place: logits = (exp(logit - row_max) / sum_exp - [column is target]) * mask[r] * seed_factor *
+  /// step->loss_scale; padding columns become 0.
   virtual void cross_entropy_backward(Tensor logits, int64_t first, int64_t valid, Tensor target, Tensor row_max,
                                       Tensor sum_exp, Tensor mask, double seed_factor, const StepBlock* step) = 0;
 
@@ -173,6 +176,9 @@ class Device {
   /// g = grad * grad_scale; m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2; w -= lr (mhat / (sqrt(vhat) + eps) + wd w).
   virtual void adamw(const AdamW& args, const StepBlock* step) = 0;
   virtual void sgd(const Sgd& args, const StepBlock* step) = 0;
+
+  /// Codes of compressed gradients (kernels/compression.h); null on a device without them.
+  virtual Compression* compression() { return nullptr; }
 };
 
 /// Threads: of this process for the kernels and the GEMM library; 0 takes OMP_NUM_THREADS or the cores allowed.

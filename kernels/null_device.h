@@ -1,7 +1,8 @@
-// A device that computes nothing: the trainer's own code runs on it to learn what a step allocates and sends, for models
-// and layouts that this machine could not hold (the memory executor, rehearsals).
+// A device that computes nothing: the trainer's own code runs on it to learn what a step allocates and sends, for
+// models and layouts that this machine could not hold (the memory executor, rehearsals).
 #pragma once
 
+#include "kernels/compression.h"
 #include "kernels/device.h"
 
 namespace triax::kernels {
@@ -13,8 +14,19 @@ class ReserveProvider final : public MemoryProvider {
   void deallocate(void* data, size_t size_bytes) noexcept override;
 };
 
-/// Every operation returns at once and leaves its outputs as they are, but sum_of_squares, which adds 1 so that a norm is
-/// not 0. Scalars that the host reads are zeros of the memory.
+class NullCompression final : public Compression {
+ public:
+  void encode(const Encode&) override {}
+  void decode(Codec, std::span<const CodeSegment>, Tensor, Tensor, Decode) override {}
+  void top_k(std::span<const TopK>) override {}
+  void scatter(Tensor, Tensor, Tensor, Decode) override {}
+  void orthonormalize(Tensor, uint64_t, uint64_t) override {}
+  void momentum(Tensor, double, double, Tensor) override {}
+  void frozen_adam(const FrozenAdam&, const StepBlock*) override {}
+};
+
+/// Every operation returns at once and leaves its outputs as they are, but sum_of_squares, which adds 1 so that a norm
+/// is not 0. Scalars that the host reads are zeros of the memory.
 class NullDevice final : public Device {
  public:
   std::string name() const override { return "null"; }
@@ -51,8 +63,10 @@ class NullDevice final : public Device {
   void count_nonfinite(Tensor, Tensor) override {}
   void adamw(const AdamW&, const StepBlock*) override {}
   void sgd(const Sgd&, const StepBlock*) override {}
+  Compression* compression() override { return &compression_; }
 
  private:
+  NullCompression compression_;
   ReserveProvider memory_;
 };
 

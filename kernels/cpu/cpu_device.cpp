@@ -51,6 +51,7 @@ std::unique_ptr<Device> make_cpu_device(const CpuDeviceOptions& options) {
 
 CpuDevice::CpuDevice(const CpuDeviceOptions& options)
     : threads_(resolve_threads(options.threads)),
+      compression_(threads_),
       table_(cpu_kernel_table()),
       workspace_(heap_),
       dnnl_(workspace_, threads_.count()) {}

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/memory.h"
+#include "kernels/cpu/cpu_compression.h"
 #include "kernels/cpu/dnnl_gemm.h"
 #include "kernels/cpu/kernel_table.h"
 #include "kernels/cpu/threads.h"
@@ -68,6 +69,7 @@ class CpuDevice final : public Device {
   void count_nonfinite(Tensor x, Tensor out) override;
   void adamw(const AdamW& args, const StepBlock* step) override;
   void sgd(const Sgd& args, const StepBlock* step) override;
+  Compression* compression() override { return &compression_; }
 
  private:
   /// Sums over blocks of rows whose number depends on the rows alone, then over the blocks in order:
@@ -83,6 +85,7 @@ class CpuDevice final : public Device {
   const TypeKernels& kernels(DType dtype) const;
 
   Threads threads_;
+  CpuCompression compression_;
   const KernelTable& table_;
   HeapProvider heap_;
   Arena workspace_;
