@@ -8,6 +8,7 @@
 namespace triax::apps {
 
 int data_command(const std::vector<std::string>& args);
+int mem_command(const std::vector<std::string>& args);
 int options_command(const std::vector<std::string>& args);
 int program_command(const std::vector<std::string>& args);
 int sample_command(const std::vector<std::string>& args);

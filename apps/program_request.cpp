@@ -7,9 +7,9 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <functional>
 #include <sstream>
 
+#include "apps/entry_makers.h"
 #include "base/error.h"
 #include "io/data/atomic_file.h"
 #include "io/options/validate.h"
@@ -22,45 +22,9 @@ namespace triax::apps {
 namespace {
 
 using io::OptionEntry;
-using io::OptionGroup;
 using io::ValueKind;
 using parallel::ScheduleKind;
 using parallel::ScheduleOptions;
-
-OptionEntry text_entry(std::string name, std::string value_name, std::string help,
-                       std::function<std::string(const std::string&)> take) {
-  OptionEntry entry{.name = std::move(name), .value_name = std::move(value_name), .help = std::move(help)};
-  entry.set = [take](io::RunOptions&, const std::vector<std::string>& values) { return take(values[0]); };
-  return entry;
-}
-
-OptionEntry count_entry(std::string name, std::string help, int64_t least, int64_t& field) {
-  return text_entry(std::move(name), "N", std::move(help), [&field, least](const std::string& text) -> std::string {
-    const std::optional<int64_t> value = io::parse_integer(text);
-    if (!value || *value < least || *value > 1'000'000) {
-      return fmt::format("must be a whole number from {} to 1000000", least);
-    }
-    field = *value;
-    return {};
-  });
-}
-
-OptionEntry switch_entry(std::string name, std::string help, bool& field) {
-  OptionEntry entry =
-      text_entry(std::move(name), "", std::move(help), [&field](const std::string& text) -> std::string {
-        field = text == "true";
-        return {};
-      });
-  entry.kind = ValueKind::Switch;
-  return entry;
-}
-
-OptionEntry path_entry(std::string name, std::string help, std::string& field) {
-  return text_entry(std::move(name), "FILE", std::move(help), [&field](const std::string& text) -> std::string {
-    field = text;
-    return {};
-  });
-}
 
 std::string take_stragglers(const std::vector<std::string>& words, std::vector<parallel::Straggler>& stragglers) {
   stragglers.clear();
@@ -91,12 +55,7 @@ std::vector<OptionEntry> layout_entries(LayoutWords& words) {
 
 std::vector<OptionEntry> output_entries(ProgramRequest& r) {
   return {
-      text_entry("format", "table|json|csv", "form of the result",
-                 [&r](const std::string& text) -> std::string {
-                   if (text != "table" && text != "json" && text != "csv") return "must be table, json or csv";
-                   r.format = text == "table" ? Format::Table : text == "json" ? Format::Json : Format::Csv;
-                   return {};
-                 }),
+      format_entry(r.format),
       text_entry("ops", "compute|all", "show and export: also messages, sums and the optimizer",
                  [&r](const std::string& text) -> std::string {
                    if (text != "compute" && text != "all") return "must be compute or all";

@@ -5,13 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "apps/entry_makers.h"
 #include "io/options/options.h"
 #include "parallel/schedule.h"
 #include "parallel/simulator.h"
 
 namespace triax::apps {
-
-enum class Format { Table, Json, Csv };
 
 /// Values that mean something only together with others.
 struct LayoutWords {

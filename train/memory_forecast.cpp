@@ -31,6 +31,11 @@ MemoryForecast forecast_memory(const io::RunOptions& options, int world_rank) {
   trainer.train_step({batches, 0, {}});
   MemoryForecast forecast;
   forecast.ledger = arena.ledger();
+  for (const parallel::Parameter& p : trainer.store().parameters()) {
+    forecast.parameters += p.numel;
+    forecast.vocabulary_padding += p.numel - p.true_numel();
+  }
+  forecast.alignment = trainer.store().numel() - forecast.parameters;
   forecast.peak_op = trainer.executor().peak_op();
   if (forecast.peak_op >= 0) {
     const auto& ops = trainer.program().positions[static_cast<size_t>(grid.coord().pipeline)];

@@ -1,7 +1,10 @@
 // One process plays a rank of a job of 512 and counts what it would send.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "comm/delay.h"
+#include "comm/phantom.h"
 #include "comm/process_grid.h"
 
 namespace triax::comm {
@@ -49,6 +52,22 @@ TEST(PhantomGrid, groups_of_one_copy_and_send_nothing) {
   EXPECT_EQ(grid.ledger().total_sent_bytes(), 0);
   EXPECT_EQ(grid.ledger().snapshot().at({"dp", Operation::AllGather}).calls, 1);
   EXPECT_THROW(grid.pipeline().send(Tensor(in, DType::Float32, {4}), 0, 0), std::logic_error);
+}
+
+TEST(PhantomGrid, a_receive_leaves_zeros_in_every_byte_of_the_message_and_no_other) {
+  HeapProvider heap;
+  GroupInfo pair;
+  pair.name = "pp";
+  pair.world_ranks = {0, 1};
+  PhantomCommunicator group(pair, heap);
+  std::vector<uint8_t> bytes(1'000'000, 7);
+  for (const int64_t size : {int64_t{100}, int64_t{900'001}}) {
+    std::fill(bytes.begin(), bytes.end(), uint8_t{7});
+    group.recv(Tensor(bytes.data() + 3, DType::UInt8, {size}), 1, 0).wait();
+    EXPECT_EQ(std::count(bytes.begin(), bytes.end(), uint8_t{0}), size);
+    EXPECT_EQ(bytes[2], 7);
+    EXPECT_EQ(bytes[static_cast<size_t>(size) + 3], 7);
+  }
 }
 
 TEST(Ledger, bytes_sent_by_the_busbw_factors) {

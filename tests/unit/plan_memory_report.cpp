@@ -1,0 +1,88 @@
+// The two engines of the memory report: what they agree on exactly, and that a short step stands for a long one.
+#include <gtest/gtest.h>
+
+#include "io/options/options.h"
+#include "io/options/validate.h"
+#include "plan/memory_report.h"
+
+namespace triax::plan {
+namespace {
+
+io::RunOptions options_of(std::vector<std::string> args, int ranks) {
+  args.insert(args.end(), {"--micro-batch-size", "1"});
+  io::RunOptions options = io::parse_options(args).options;
+  io::resolve(options, ranks, io::Purpose::Plan);
+  return options;
+}
+
+TEST(MemoryReport, widths_follow_precision_and_optimizer) {
+  const auto widths = [](std::vector<std::string> args, GradientStorage gradients = GradientStorage::Wide) {
+    args.insert(args.end(), {"--model", "t0"});
+    return state_widths(options_of(args, 1), gradients);
+  };
+  EXPECT_EQ(widths({}), (model::StateWidths{2, 4, 12}));
+  EXPECT_EQ(widths({}, GradientStorage::Bf16), (model::StateWidths{2, 2, 12}));
+  EXPECT_EQ(widths({"--no-bf16"}), (model::StateWidths{4, 4, 8}));
+  EXPECT_EQ(widths({"--fp64"}), (model::StateWidths{8, 8, 16}));
+  EXPECT_EQ(widths({"--optimizer", "sgd"}), (model::StateWidths{2, 4, 8}));
+  EXPECT_EQ(widths({"--optimizer", "sgd", "--sgd-momentum", "0"}), (model::StateWidths{2, 4, 4}));
+}
+
+// States: formula + named padding = what the trainer allocates, to the byte.
+TEST(MemoryReport, states_agree_with_the_trainer_once_padding_is_added) {
+  const std::vector<std::vector<std::string>> layouts = {
+      {"--model", "t0"},
+      {"--model", "t0", "--tensor-model-parallel-size", "2", "--pipeline-model-parallel-size", "2"},
+      {"--model", "t1", "--tensor-model-parallel-size", "4", "--sequence-parallel", "--no-bf16"},
+      {"--model", "t1", "--pipeline-model-parallel-size", "4", "--optimizer", "sgd"},
+  };
+  for (std::vector<std::string> args : layouts) {
+    args.insert(args.end(), {"--global-batch-size", "8"});
+    const io::RunOptions options = options_of(args, 4);
+    const std::vector<model::StageMemory> formula = memory_by_formula(options, {});
+    const model::StateWidths widths = state_widths(options, GradientStorage::Wide);
+    const ExactMemory exact = exact_memory(options, options.batch.num_micro_batches, ExactScope::All);
+    ASSERT_EQ(exact.stages.size(), formula.size());
+    for (const ExactStage& stage : exact.stages) {
+      SCOPED_TRACE(stage.position);
+      const model::StageMemory& m = formula[static_cast<size_t>(stage.position)];
+      const train::MemoryForecast& f = stage.forecast;
+      EXPECT_EQ(f.parameters, m.parameters);
+      EXPECT_LT(f.alignment, 32 * 64);
+      const auto peak = [&](MemoryCategory category) { return f.ledger.peak[static_cast<size_t>(category)]; };
+      EXPECT_EQ(peak(MemoryCategory::Parameters), m.states.weights + widths.weights * f.alignment);
+      EXPECT_EQ(peak(MemoryCategory::Gradients), m.states.gradients + widths.gradients * f.alignment);
+      EXPECT_EQ(peak(MemoryCategory::Optimizer), m.states.optimizer + widths.optimizer * f.alignment);
+    }
+  }
+}
+
+TEST(MemoryReport, a_short_step_has_the_peak_of_a_long_one) {
+  const std::vector<std::vector<std::string>> schedules = {
+      {"--pipeline-schedule", "1f1b"},  {"--num-virtual-stages-per-pipeline-rank", "2"},
+      {"--pipeline-schedule", "zb-h1"}, {"--pipeline-schedule", "zb-h2"},
+      {"--pipeline-schedule", "zb-v"},
+  };
+  for (std::vector<std::string> args : schedules) {
+    SCOPED_TRACE(args.back());
+    args.insert(args.end(), {"--model", "t0", "--pipeline-model-parallel-size", "2", "--global-batch-size", "64"});
+    const io::RunOptions options = options_of(args, 2);
+    const int64_t shorter = equivalent_micro_batches(options);
+    EXPECT_LE(shorter, 16);
+    const ExactMemory of_short = exact_memory(options, shorter, ExactScope::All);
+    const ExactMemory of_long = exact_memory(options, 64, ExactScope::Ends);
+    ASSERT_EQ(of_short.stages.size(), of_long.stages.size());
+    for (size_t i = 0; i < of_short.stages.size(); ++i) {
+      EXPECT_EQ(of_short.stages[i].forecast.ledger.peak, of_long.stages[i].forecast.ledger.peak);
+      EXPECT_EQ(of_short.stages[i].forecast.ledger.peak_total, of_long.stages[i].forecast.ledger.peak_total);
+    }
+  }
+  // GPipe keeps every micro-batch.
+  EXPECT_EQ(equivalent_micro_batches(options_of({"--model", "t0", "--pipeline-model-parallel-size", "2",
+                                                 "--pipeline-schedule", "gpipe", "--global-batch-size", "64"},
+                                                2)),
+            64);
+}
+
+}  // namespace
+}  // namespace triax::plan
