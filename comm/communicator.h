@@ -10,6 +10,7 @@
 
 #include "base/memory.h"
 #include "base/tensor.h"
+#include "comm/ledger.h"
 
 namespace triax::comm {
 
@@ -55,8 +56,9 @@ class PeerLost : public RunTimeError {
 };
 
 /// Tensors are contiguous. Floating dtypes reduce in at least fp32, inputs taken in rank order, so the result has the
-/// same bits on all ranks and in every run. Operations of one communicator must be called in the same order by all its
-/// ranks. A group of one rank completes everything at once and moves nothing. Calls may come from one thread only.
+/// same bits on all ranks and in every run; algorithms that sum in an order of their own (comm/algorithms/choice.h) do
+/// so only on request, and keep to the latter. Operations of one communicator must be called in the same order by all
+/// its ranks. A group of one rank completes everything at once and moves nothing. Calls may come from one thread only.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -87,6 +89,10 @@ class Communicator {
   /// Memory from which this group's collectives are fastest (shared window inside one host); collective over the group,
   /// same size on every rank. Lives as long as the communicator. Other memory works too, only slower.
   virtual Tensor allocate_symmetric(DType dtype, int64_t elements) = 0;
+
+  /// What all calls of `op` and its like have sent so far, counted at each send; null where nothing is counted and the
+  /// ledger converts payloads instead. To be read on the thread that makes the calls.
+  virtual const SentBytes* counted(Operation) const { return nullptr; }
 };
 
 }  // namespace triax::comm

@@ -50,6 +50,7 @@ class DelayCommunicator final : public Communicator {
   Tensor allocate_symmetric(DType dtype, int64_t elements) override {
     return inner_->allocate_symmetric(dtype, elements);
   }
+  const SentBytes* counted(Operation op) const override { return inner_->counted(op); }
 
  private:
   Communicator& delayed();

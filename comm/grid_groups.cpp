@@ -1,5 +1,11 @@
 #include "comm/grid_groups.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "comm/algorithms/algorithm_comm.h"
 #include "comm/ledger_comm.h"
 #include "comm/phantom.h"
 #include "comm/queued_comm.h"
@@ -7,6 +13,26 @@
 
 namespace triax::comm {
 namespace {
+
+/// End of the name under which a group's algorithm sends: delays may be injected into its messages alone.
+constexpr std::string_view kLinks = ".links";
+
+bool one_node(const GroupInfo& group) {
+  return std::all_of(group.nodes.begin(), group.nodes.end(), [&](int node) { return node == group.nodes[0]; });
+}
+
+Medium medium_of(Algorithm algorithm) {
+  switch (algorithm) {
+    case Algorithm::SharedMemory:
+      return Medium::SharedMemory;
+    case Algorithm::Direct:
+      return Medium::Messages;
+    case Algorithm::Library:
+      return Medium::Library;
+    default:
+      return Medium::Best;
+  }
+}
 
 class PhantomGroups final : public GroupFactory {
  public:
@@ -20,10 +46,12 @@ class PhantomGroups final : public GroupFactory {
   MemoryProvider& memory() override { return heap_; }
 
  protected:
-  std::unique_ptr<Communicator> make_bare(const GroupInfo& group, RunsOn) override {
+  std::unique_ptr<Communicator> make_bare(const GroupInfo& group, RunsOn, Medium medium) override {
     if (group.size() == 1) return nullptr;
+    if (medium == Medium::SharedMemory && !one_node(group)) refuse_shared_memory(group.name);
     return std::make_unique<PhantomCommunicator>(group, heap_);
   }
+  std::unique_ptr<Communicator> make_links(const GroupInfo&, RunsOn) override { return nullptr; }
 
  private:
   HeapProvider heap_;
@@ -34,22 +62,52 @@ class PhantomGroups final : public GroupFactory {
 GroupFactory::GroupFactory(const GridOptions& options, int world_rank, Ledger& ledger)
     : options_(options), world_rank_(world_rank), delays_(parse_delay_spec(options.delay_spec)), ledger_(&ledger) {}
 
+void refuse_shared_memory(const std::string& group) {
+  throw ConfigError(
+      fmt::format("--collective-algorithm {}=shared-memory: the ranks of a {} group must stand on one node and share "
+                  "its memory; use {}=default, {}=direct or {}=hierarchical",
+                  group, group, group, group, group));
+}
+
+std::unique_ptr<Communicator> GroupFactory::with_delays(std::unique_ptr<Communicator> comm, const std::string& name) {
+  for (const DelayRule& rule : delays_) {
+    if (!comm || (rule.group != name && (rule.group != "all" || name.ends_with(kLinks)))) continue;
+    comm = std::make_unique<DelayCommunicator>(std::move(comm), rule, world_rank_);
+  }
+  return comm;
+}
+
+/// Every rank makes as many communicators, a lone one too: making them is collective.
+std::unique_ptr<Communicator> GroupFactory::make_collectives(const GroupInfo& group, RunsOn runs_on) {
+  const Algorithm algorithm = options_.collectives.of(group.name);
+  std::unique_ptr<Communicator> comm = make_bare(group, runs_on, medium_of(algorithm));
+  if (has_plans(algorithm)) {
+    GroupInfo links_group = group;
+    links_group.name += kLinks;
+    std::unique_ptr<Communicator> links = make_links(links_group, runs_on);
+    links = with_delays(std::move(links), links_group.name);
+    if (comm) {
+      comm = std::make_unique<AlgorithmCommunicator>(std::move(comm), std::move(links), algorithm,
+                                                     options_.collectives.order,
+                                                     PlanGroup{group.rank, group.size(), group.nodes}, memory());
+    }
+  }
+  comm = with_delays(std::move(comm), group.name);
+  return comm ? std::move(comm) : std::make_unique<SelfCommunicator>(group.name, memory());
+}
+
 std::unique_ptr<Communicator> GroupFactory::make(const std::string& name, const std::vector<int>& ranks,
                                                  RunsOn runs_on) {
   GroupInfo group{name, 0, ranks, {}, options_.timeout_s, &progress_};
   for (size_t i = 0; i < ranks.size(); ++i) {
     if (ranks[i] == world_rank_) group.rank = static_cast<int>(i);
     group.hosts.push_back(hosts_[static_cast<size_t>(ranks[i])]);
+    group.nodes.push_back(nodes_[static_cast<size_t>(ranks[i])]);
   }
-  const bool alone = ranks.size() == 1;
-  std::unique_ptr<Communicator> comm = make_bare(group, runs_on);
-  if (alone) comm = std::make_unique<SelfCommunicator>(name, memory());
-  for (const DelayRule& rule : delays_) {
-    if (alone || (rule.group != "all" && rule.group != name)) continue;
-    comm = std::make_unique<DelayCommunicator>(std::move(comm), rule, world_rank_);
-  }
-  const bool queued = runs_on == RunsOn::CommThread && !alone;
-  comm = std::make_unique<LedgerCommunicator>(std::move(comm), *ledger_, queued ? CallTime::Hidden : CallTime::Exposed);
+  std::unique_ptr<Communicator> comm = make_collectives(group, runs_on);
+  const bool queued = runs_on == RunsOn::CommThread && ranks.size() > 1;
+  comm = std::make_unique<LedgerCommunicator>(std::move(comm), *ledger_, queued ? CallTime::Hidden : CallTime::Exposed,
+                                              group.nodes);
   if (!queued) return comm;
   if (!thread_) thread_ = std::make_unique<CommThread>();
   return std::make_unique<QueuedCommunicator>(std::move(comm), *thread_, *ledger_);

@@ -16,6 +16,9 @@ namespace triax::comm {
 /// On which thread a group's collectives run.
 enum class RunsOn { Caller, CommThread };
 
+/// What carries a bare communicator. Best: shared memory on one node, else messages.
+enum class Medium { Best, SharedMemory, Messages, Library };
+
 /// Makes one group after the other; every rank must ask for the same names in the same order.
 class GroupFactory {
  public:
@@ -29,8 +32,13 @@ class GroupFactory {
 
  protected:
   GroupFactory(const GridOptions& options, int world_rank, Ledger& ledger);
-  /// The bare communicator; null for a group of one rank, which takes part all the same.
-  virtual std::unique_ptr<Communicator> make_bare(const GroupInfo& group, RunsOn runs_on) = 0;
+  /// The bare communicator; null for a group of one rank, which takes part all the same. ConfigError, on all ranks
+  /// alike, where shared memory is asked for and a group cannot have it.
+  virtual std::unique_ptr<Communicator> make_bare(const GroupInfo& group, RunsOn runs_on, Medium medium) = 0;
+  /// What the plans of the group's algorithm send over; null where nothing moves.
+  virtual std::unique_ptr<Communicator> make_links(const GroupInfo& group, RunsOn runs_on) {
+    return make_bare(group, runs_on, Medium::Best);
+  }
 
   GridOptions options_;
   int world_rank_;
@@ -39,10 +47,15 @@ class GroupFactory {
   std::vector<std::string> hosts_;  ///< of each world rank
 
  private:
+  std::unique_ptr<Communicator> make_collectives(const GroupInfo& group, RunsOn runs_on);
+  std::unique_ptr<Communicator> with_delays(std::unique_ptr<Communicator> comm, const std::string& name);
   std::vector<DelayRule> delays_;
   Ledger* ledger_;
   std::unique_ptr<CommThread> thread_;
 };
+
+/// Throws ConfigError: this group cannot have the shared memory that --collective-algorithm asks for.
+[[noreturn]] void refuse_shared_memory(const std::string& group);
 
 /// Over MPI, with shared memory inside a host. Collective over MPI_COMM_WORLD.
 std::unique_ptr<GroupFactory> make_mpi_groups(const MpiSession& session, const GridOptions& options, Ledger& ledger);

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 
+#include "comm/algorithms/library_comm.h"
 #include "comm/grid_groups.h"
 #include "comm/host_comm.h"
 #include "comm/mpi_check.h"
@@ -46,13 +47,14 @@ class MpiGroups final : public GroupFactory {
   }
 
  protected:
-  std::unique_ptr<Communicator> make_bare(const GroupInfo& group, RunsOn runs_on) override {
+  std::unique_ptr<Communicator> make_bare(const GroupInfo& group, RunsOn runs_on, Medium medium) override {
     struct Wish {
       int64_t region = 0;      ///< in the window, for a group on one node
       int64_t needs_comm = 0;  ///< 1: the group goes through MPI
     };
     const bool alone = group.size() == 1;
-    const bool shared = !alone && host_memory_ && on_one_node(group.world_ranks);
+    const bool may_share = medium == Medium::Best || medium == Medium::SharedMemory;
+    const bool shared = !alone && may_share && host_memory_ && on_one_node(group.world_ranks);
     Wish mine;
     if (shared) mine.region = HostCommunicator::reserve_region(*host_memory_, group.size());
     mine.needs_comm = !alone && !shared ? 1 : 0;
@@ -60,12 +62,14 @@ class MpiGroups final : public GroupFactory {
     // Splitting is collective over the world: all take part as soon as one group needs a communicator.
     MpiComm comm;
     if (std::any_of(wishes.begin(), wishes.end(), [](const Wish& wish) { return wish.needs_comm != 0; })) {
+      if (medium == Medium::SharedMemory) refuse_shared_memory(group.name);
       const int first = *std::min_element(group.world_ranks.begin(), group.world_ranks.end());
       const int color = mine.needs_comm != 0 ? first : MPI_UNDEFINED;
       TRIAX_MPI(MPI_Comm_split(MPI_COMM_WORLD, color, group.rank, comm.out()));
     }
     if (alone) return nullptr;
     if (!shared) progress_.start_thread();
+    if (medium == Medium::Library) return std::make_unique<LibraryCommunicator>(std::move(comm), group, heap_);
     if (!shared) return std::make_unique<MpiCommunicator>(std::move(comm), group, heap_);
     HostMembers members;
     for (const int rank : group.world_ranks) {

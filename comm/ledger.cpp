@@ -54,6 +54,19 @@ void Ledger::record(const std::string& group, Operation op, int64_t payload_byte
   ++entry.calls;
   entry.payload_bytes += payload_bytes;
   entry.sent_bytes += sent;
+  ++entry.converted_calls;
+  entry.busy_s += busy_s;
+}
+
+void Ledger::record_counted(const std::string& group, Operation op, int64_t payload_bytes, const SentBytes& sent,
+                            double busy_s) {
+  const std::lock_guard lock(mutex_);
+  LedgerEntry& entry = entries_[{group, op}];
+  ++entry.calls;
+  entry.payload_bytes += payload_bytes;
+  entry.sent_bytes += static_cast<double>(sent.total());
+  entry.counted.inside += sent.inside;
+  entry.counted.across += sent.across;
   entry.busy_s += busy_s;
 }
 
@@ -71,6 +84,16 @@ double Ledger::total_sent_bytes() const {
   const std::lock_guard lock(mutex_);
   double sum = 0;
   for (const auto& [key, entry] : entries_) sum += entry.sent_bytes;
+  return sum;
+}
+
+SentBytes Ledger::total_counted() const {
+  const std::lock_guard lock(mutex_);
+  SentBytes sum;
+  for (const auto& [key, entry] : entries_) {
+    sum.inside += entry.counted.inside;
+    sum.across += entry.counted.across;
+  }
   return sum;
 }
 

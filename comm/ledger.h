@@ -21,13 +21,23 @@ enum class Operation : uint8_t {
 };
 const char* name_of(Operation op);
 
+/// Bytes counted at each send: to ranks on the sender's node, and to ranks on others.
+struct SentBytes {
+  int64_t inside = 0, across = 0;
+  int64_t total() const { return inside + across; }
+  SentBytes operator-(const SentBytes& other) const { return {inside - other.inside, across - other.across}; }
+  bool operator==(const SentBytes&) const = default;
+};
+
 struct LedgerEntry {
   int64_t calls = 0;
   int64_t payload_bytes =
       0;                  ///< nccl-tests' size: all_reduce the buffer, all_gather the output, reduce_scatter the input
-  double sent_bytes = 0;  ///< payload times the busbw factor: what one rank puts on the wire
-  double busy_s = 0;      ///< from start to completion
-  double exposed_s = 0;   ///< time the caller stood in wait()
+  double sent_bytes = 0;  ///< what one rank puts on the wire: counted at each send, else payload times the busbw factor
+  int64_t converted_calls = 0;  ///< calls whose sent bytes are the payload times the busbw factor, not counted
+  SentBytes counted;            ///< of the other calls
+  double busy_s = 0;            ///< from start to completion
+  double exposed_s = 0;         ///< time the caller stood in wait()
 };
 
 /// bytes one rank sends for a payload in a group of n: all_reduce 2(n-1)/n, all_gather, reduce_scatter, all_to_all
@@ -38,10 +48,16 @@ double sent_bytes(Operation op, int64_t payload_bytes, int group_size);
 class Ledger {
  public:
   using Key = std::pair<std::string, Operation>;
+  /// Sent bytes converted from the payload.
   void record(const std::string& group, Operation op, int64_t payload_bytes, double sent, double busy_s);
+  /// Sent bytes counted at each send.
+  void record_counted(const std::string& group, Operation op, int64_t payload_bytes, const SentBytes& sent,
+                      double busy_s);
   void record_exposed(const std::string& group, Operation op, double exposed_s);
   std::map<Key, LedgerEntry> snapshot() const;
   double total_sent_bytes() const;
+  /// Over all groups, of the counted calls.
+  SentBytes total_counted() const;
   double total_exposed_s(const std::string& group) const;
   void reset();
 

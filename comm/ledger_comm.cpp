@@ -7,10 +7,12 @@ namespace triax::comm {
 /// An operation still in flight when its call returned.
 class LedgerCommunicator::Entry final : public Work::State {
  public:
-  Entry(LedgerCommunicator& owner, Operation op, int64_t payload_bytes, double start_s, double call_s, Work work)
+  Entry(LedgerCommunicator& owner, Operation op, int64_t payload_bytes, const std::optional<SentBytes>& sent,
+        double start_s, double call_s, Work work)
       : owner_(&owner),
         op_(op),
         payload_bytes_(payload_bytes),
+        sent_(sent),
         start_s_(start_s),
         exposed_s_(call_s),
         work_(std::move(work)) {}
@@ -30,28 +32,41 @@ class LedgerCommunicator::Entry final : public Work::State {
   void finish() {
     if (recorded_) return;
     recorded_ = true;
-    const double sent = sent_bytes(op_, payload_bytes_, owner_->size());
-    owner_->ledger_->record(owner_->name(), op_, payload_bytes_, sent, now_s() - start_s_);
+    owner_->enter(op_, payload_bytes_, sent_, now_s() - start_s_);
     if (owner_->call_time_ == CallTime::Exposed) owner_->ledger_->record_exposed(owner_->name(), op_, exposed_s_);
   }
   LedgerCommunicator* owner_;
   Operation op_;
   int64_t payload_bytes_;
+  std::optional<SentBytes> sent_;
   double start_s_;
   double exposed_s_;
   Work work_;
   bool recorded_ = false;
 };
 
+void LedgerCommunicator::enter(Operation op, int64_t payload_bytes, const std::optional<SentBytes>& sent,
+                               double busy_s) {
+  if (sent) {
+    ledger_->record_counted(name(), op, payload_bytes, *sent, busy_s);
+  } else {
+    ledger_->record(name(), op, payload_bytes, sent_bytes(op, payload_bytes, size()), busy_s);
+  }
+}
+
 template <class Call>
-Work LedgerCommunicator::record(Operation op, int64_t payload_bytes, Call call) {
+Work LedgerCommunicator::record(Operation op, int64_t payload_bytes, Call call, std::optional<SentBytes> known) {
+  const SentBytes* counted = inner_->counted(op);
+  const SentBytes before = counted != nullptr ? *counted : SentBytes{};
   const double start = now_s();
   Work work = call();
   const double call_s = now_s() - start;
+  // Communicators that count complete their calls before they return.
+  if (counted != nullptr) known = *counted - before;
   if (!work.test()) {
-    return Work(std::make_unique<Entry>(*this, op, payload_bytes, start, call_s, std::move(work)));
+    return Work(std::make_unique<Entry>(*this, op, payload_bytes, known, start, call_s, std::move(work)));
   }
-  ledger_->record(name(), op, payload_bytes, sent_bytes(op, payload_bytes, size()), call_s);
+  enter(op, payload_bytes, known, call_s);
   if (call_time_ == CallTime::Exposed) ledger_->record_exposed(name(), op, call_s);
   return Work();
 }
@@ -89,18 +104,27 @@ Work LedgerCommunicator::all_to_all(Tensor in, Tensor out) {
 }
 
 Work LedgerCommunicator::send(Tensor t, int peer, int tag) {
-  return record(Operation::Send, t.bytes(), [&] { return inner_->send(t, peer, tag); });
+  const auto node = [this](int member) { return nodes_.empty() ? 0 : nodes_[static_cast<size_t>(member)]; };
+  const bool across = size() > 1 && node(peer) != node(rank());
+  return record(
+      Operation::Send, t.bytes(), [&] { return inner_->send(t, peer, tag); },
+      across ? SentBytes{0, t.bytes()} : SentBytes{t.bytes(), 0});
 }
 
 Work LedgerCommunicator::recv(Tensor t, int peer, int tag) {
-  return record(Operation::Recv, t.bytes(), [&] { return inner_->recv(t, peer, tag); });
+  return record(
+      Operation::Recv, t.bytes(), [&] { return inner_->recv(t, peer, tag); }, SentBytes{});
 }
 
 void LedgerCommunicator::barrier() {
-  record(Operation::Barrier, 0, [&] {
-    inner_->barrier();
-    return Work();
-  }).wait();
+  record(
+      Operation::Barrier, 0,
+      [&] {
+        inner_->barrier();
+        return Work();
+      },
+      SentBytes{})
+      .wait();
 }
 
 }  // namespace triax::comm

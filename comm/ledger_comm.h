@@ -2,6 +2,8 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <vector>
 
 #include "comm/communicator.h"
 #include "comm/ledger.h"
@@ -14,8 +16,10 @@ enum class CallTime { Exposed, Hidden };
 
 class LedgerCommunicator final : public Communicator {
  public:
-  LedgerCommunicator(std::unique_ptr<Communicator> inner, Ledger& ledger, CallTime call_time)
-      : inner_(std::move(inner)), ledger_(&ledger), call_time_(call_time) {}
+  /// `nodes`: of each member; empty: all on one.
+  LedgerCommunicator(std::unique_ptr<Communicator> inner, Ledger& ledger, CallTime call_time,
+                     std::vector<int> nodes = {})
+      : inner_(std::move(inner)), ledger_(&ledger), call_time_(call_time), nodes_(std::move(nodes)) {}
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
   const std::string& name() const override { return inner_->name(); }
@@ -36,12 +40,15 @@ class LedgerCommunicator final : public Communicator {
 
  private:
   class Entry;
+  /// What the running call has sent: all that `inner` counts, or what is known beforehand (a message).
   template <class Call>
-  Work record(Operation op, int64_t payload_bytes, Call call);
+  Work record(Operation op, int64_t payload_bytes, Call call, std::optional<SentBytes> known = std::nullopt);
+  void enter(Operation op, int64_t payload_bytes, const std::optional<SentBytes>& sent, double busy_s);
 
   std::unique_ptr<Communicator> inner_;
   Ledger* ledger_;
   CallTime call_time_;
+  std::vector<int> nodes_;
 };
 
 }  // namespace triax::comm

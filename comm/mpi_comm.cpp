@@ -46,6 +46,7 @@ void MpiCommunicator::clear() {
 }
 
 void MpiCommunicator::post_send(int peer, const std::byte* data, int64_t bytes) {
+  (group_.node(peer) == group_.node(rank()) ? sent_.inside : sent_.across) += bytes;
   for (int64_t at = 0; at < bytes; at += kMessageBytes) {
     requests_.push_back(MPI_REQUEST_NULL);
     peers_.push_back(peer);
@@ -136,7 +137,7 @@ void MpiCommunicator::reduce_small(Tensor t, ReduceOp op, int root) {
 
 void MpiCommunicator::reduce_chunk(Tensor t, ReduceOp op, int root) {
   const int64_t unit = width(t.dtype());
-  const auto slice = [&](int r) { return slice_of(t.numel(), r, size()); };
+  const auto slice = [&](int r) { return even_slice(t.numel(), r, size()); };
   const auto data = [&](int r) { return bytes_of(t) + slice(r).begin * unit; };
   const auto bytes = [&](int r) { return slice(r).size() * unit; };
   const int64_t own_bytes = bytes(rank());

@@ -25,6 +25,7 @@ class MpiCommunicator final : public MpiGroup {
   Work all_to_all(Tensor in, Tensor out) override;
   void barrier() override;
   Tensor allocate_symmetric(DType dtype, int64_t elements) override;
+  const SentBytes* counted(Operation) const override { return &sent_; }
 
  private:
   void start_operation(Operation op);
@@ -52,6 +53,7 @@ class MpiCommunicator final : public MpiGroup {
   std::vector<const std::byte*> sources_;
   Operation current_ = Operation::Barrier;
   int64_t sequence_ = 0;
+  SentBytes sent_;  ///< by collectives
 };
 
 }  // namespace triax::comm

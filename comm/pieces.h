@@ -31,12 +31,20 @@ class Pieces {
   std::span<const int64_t> counts_;
 };
 
-/// Elements [begin, end) of a buffer of `count` elements that rank `rank` of `ranks` works on: equal parts, cut at
-/// multiples of 64 elements, so that two ranks never write to the same cache line.
+/// Elements of the parts into which `ranks` ranks cut a buffer that only messages reach: as equal as can be.
 struct Slice {
   int64_t begin = 0, end = 0;
   int64_t size() const { return end - begin; }
 };
+inline Slice even_slice(int64_t count, int rank, int ranks) {
+  const int64_t each = count / ranks;
+  const int64_t longer = count % ranks;  // the first parts have one element more
+  const auto begin = [&](int64_t r) { return each * r + std::min(longer, r); };
+  return {begin(rank), begin(rank + 1)};
+}
+
+/// Elements [begin, end) of a buffer of `count` elements that rank `rank` of `ranks` works on: equal parts, cut at
+/// multiples of 64 elements, so that two ranks never write to the same cache line.
 inline Slice slice_of(int64_t count, int rank, int ranks) {
   const int64_t each = ((count + ranks - 1) / ranks + 63) / 64 * 64;
   return {std::min(count, each * rank), std::min(count, each * (rank + 1))};

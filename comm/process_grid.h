@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/algorithms/choice.h"
 #include "comm/communicator.h"
 #include "comm/ledger.h"
 #include "comm/mpi_session.h"
@@ -53,6 +54,7 @@ struct GridOptions {
   bool shared_memory = true;  ///< use shared windows inside a host
   int fake_nodes = 0;         ///< 0: real nodes; n: pretend that the host is n nodes (tests)
   std::string delay_spec;     ///< injected delays, empty for none (comm/delay.h)
+  CollectiveOptions collectives;  ///< algorithm of each group, order of sums
 };
 
 /// One rank of a job that does not run: its groups move nothing (comm/phantom.h).

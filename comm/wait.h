@@ -22,7 +22,9 @@ struct GroupInfo {
   std::vector<std::string> hosts;  ///< of each member
   double timeout_s = 600;
   Progress* progress = nullptr;  ///< of the rank; may be null in a single wait
+  std::vector<int> nodes = {};   ///< of each member; empty: all on one
   int size() const { return static_cast<int>(world_ranks.size()); }
+  int node(int member) const { return nodes.empty() ? 0 : nodes[static_cast<size_t>(member)]; }
 };
 
 /// Says which operation of which group was not answered. `missing`: group ranks known not to have answered, may be
