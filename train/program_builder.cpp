@@ -64,6 +64,9 @@ comm::GridOptions grid_options(const io::RunOptions& options) {
   grid.shared_memory = options.control.shared_memory;
   grid.fake_nodes = options.control.fake_nodes;
   grid.delay_spec = delays_of(options.control.inject);
+  grid.collectives = comm::parse_collective_algorithms(
+      options.parallel.collective_algorithm,
+      options.parallel.fixed_reduction_order ? comm::SumOrder::Ranks : comm::SumOrder::Algorithm);
   return grid;
 }
 

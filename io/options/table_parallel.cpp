@@ -136,6 +136,23 @@ OptionEntry recompute_num_layers() {
   return entry;
 }
 
+OptionEntry collective_algorithm() {
+  OptionEntry entry = text_option(
+      "collective-algorithm", kGroup, "[GROUP=]ALGORITHM[,...]",
+      [](auto& o) -> auto& { return o.parallel.collective_algorithm; },
+      "per group (tp, dp, ..., all): default, shared-memory, direct, library, ring, halving-doubling, tree, "
+      "double-tree or hierarchical; trees carry all-reduces, the rest then goes the default way");
+  entry.set = [set = entry.set](RunOptions& o, const std::vector<std::string>& values) -> std::string {
+    try {
+      comm::parse_collective_algorithms(values[0], comm::SumOrder::Algorithm);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return set(o, values);
+  };
+  return entry;
+}
+
 std::vector<OptionEntry> grid_entries() {
   return {
       other_names(integer_option(
@@ -193,6 +210,10 @@ std::vector<OptionEntry> parallel_entries() {
                            [](auto& o) -> auto& { return o.parallel.ddp_bucket_size; },
                            "parameters per gradient bucket; default max(40e6, 1e6 dp)"),
                        "reduce_bucket_size", ""),
+           collective_algorithm(),
+           switch_option(
+               "fixed-reduction-order", kGroup, [](auto& o) -> auto& { return o.parallel.fixed_reduction_order; },
+               "sums in rank order, the same bits whatever the algorithm"),
        }) {
     all.push_back(std::move(entry));
   }

@@ -150,6 +150,15 @@ void check_schedule_length(const RunOptions& options, int64_t dp, FaultList& fau
   }
 }
 
+void check_collectives(const ParallelOptions& p, FaultList& faults) {
+  if (!p.fixed_reduction_order) return;
+  try {
+    comm::parse_collective_algorithms(p.collective_algorithm, comm::SumOrder::Ranks);
+  } catch (const ConfigError& error) {
+    faults.text(error.what());
+  }
+}
+
 }  // namespace
 
 int data_parallel_size(const comm::GridShape& grid, int world_size) {
@@ -163,6 +172,7 @@ void check_layout(const RunOptions& options, int world_size, int64_t dp, FaultLi
   check_tensor(options, world_size, faults);
   check_stages(options, faults);
   check_recompute(options, faults);
+  check_collectives(options.parallel, faults);
   check_schedule_length(options, dp, faults);
 }
 
