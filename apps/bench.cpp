@@ -103,6 +103,7 @@ void read_values(const po::variables_map& given, CollRequest& request) {
   bench.most_bytes = bytes_of("max-bytes", text("max-bytes"));
   if (bench.most_bytes < bench.least_bytes) refuse("max-bytes", text("max-bytes"), "must not be below --min-bytes");
   bench.factor = count_of("step-factor", given["step-factor"].as<int>(), 2, 1024);
+  bench.calls = count_of("calls", given["calls"].as<int>(), 0, 1'000'000);
   bench.turns = count_of("turns", given["turns"].as<int>(), 1, 1000);
   bench.fake_nodes = count_of("fake-nodes", given["fake-nodes"].as<int>(), 0, 1 << 20);
   bench.dtype = dtype_of(text("dtype"));
@@ -125,7 +126,8 @@ po::options_description options() {
       "fixed-reduction-order", po::value<bool>()->default_value(false)->implicit_value(true), "sums in rank order")(
       "min-bytes", text("1K"), "smallest size")("max-bytes", text("64M"), "largest size")(
       "step-factor", number(4), "from one size to the next")("turns", number(5), "of all algorithms at each size")(
-      "dtype", text("fp32"), "fp64, fp32, bf16 or fp16")(
+      "calls", number(0), "of a turn; 0: of about 16 MiB together, from 2 to 200")("dtype", text("fp32"),
+                                                                                   "fp64, fp32, bf16 or fp16")(
       "memory", text("window"), "window: shared by the ranks of a host; heap: ordinary memory")(
       "fake-nodes", number(0), "pretend that the host is that many nodes")("format", text("table"),
                                                                            "table, json or csv");

@@ -14,6 +14,8 @@ namespace {
 
 using comm::Operation;
 
+constexpr int64_t kTurnBytes = int64_t{16} << 20;
+
 /// One algorithm: a grid of its own, and tensors from its memory.
 class Contender {
  public:
@@ -151,7 +153,7 @@ std::vector<CollectiveRow> measure_size(std::vector<std::unique_ptr<Contender>>&
     throw ConfigError(fmt::format("triax bench coll: --min-bytes {}: {} ranks need at least one element each; use {}",
                                   bytes, n, width * n));
   }
-  const int64_t calls = std::clamp<int64_t>(bench.turn_bytes / bytes, 2, 200);
+  const int64_t calls = bench.calls > 0 ? bench.calls : std::clamp<int64_t>(kTurnBytes / bytes, 2, 200);
   std::vector<CollectiveRow> rows;
   std::vector<std::vector<double>> times(contenders.size());
   for (const auto& one : contenders) {

@@ -23,8 +23,8 @@ struct CollectiveBench {
   BufferPlace place = BufferPlace::Window;
   int fake_nodes = 0;
   double timeout_s = 600;
-  int64_t turn_bytes = int64_t{16} << 20;  ///< calls of a turn move about that much, but 2 to 200 calls
-  int turns = 5;                           ///< in each of which all algorithms come once
+  int64_t calls = 0;  ///< of a turn; 0: of about 16 MiB together, from 2 to 200
+  int turns = 5;      ///< in each of which all algorithms come once
 };
 
 /// One size of one operation by one algorithm. Bandwidths in 1e9 bytes/s.

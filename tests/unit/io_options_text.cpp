@@ -94,11 +94,14 @@ TEST(Table, names_are_unique_and_each_entry_is_whole) {
 }
 
 TEST(Table, a_getter_reads_back_what_its_setter_wrote) {
-  const std::map<std::string, std::string> samples = {
-      {"split", "1,2,3"},       {"device", "cpu"},
-      {"check", "replicas"},    {"pipeline-model-parallel-layout", "1,2"},
-      {"zero-stage", "0"},      {"lr-warmup-fraction", "0.5"},
-      {"rotary-percent", "0.5"}};
+  const std::map<std::string, std::string> samples = {{"split", "1,2,3"},
+                                                      {"device", "cpu"},
+                                                      {"check", "replicas"},
+                                                      {"pipeline-model-parallel-layout", "1,2"},
+                                                      {"zero-stage", "0"},
+                                                      {"lr-warmup-fraction", "0.5"},
+                                                      {"collective-algorithm", "dp=ring"},
+                                                      {"rotary-percent", "0.5"}};
   for (const OptionEntry& entry : option_table()) {
     if (!entry.get || entry.status != OptionStatus::Honoured || entry.name == "group-query-attention") continue;
     std::string value = "17";
