@@ -8,6 +8,7 @@
 namespace triax::apps {
 
 int bench_command(const std::vector<std::string>& args);
+int ckpt_command(const std::vector<std::string>& args);
 int data_command(const std::vector<std::string>& args);
 int mem_command(const std::vector<std::string>& args);
 int options_command(const std::vector<std::string>& args);

@@ -8,8 +8,9 @@
 #include "apps/commands.h"
 #include "apps/session.h"
 #include "base/error.h"
+#include "io/checkpoint/directory.h"
+#include "io/checkpoint/reader.h"
 #include "io/options/validate.h"
-#include "io/weights/transfer.h"
 #include "train/program_builder.h"
 #include "train/text_generator.h"
 
@@ -22,7 +23,7 @@ constexpr int64_t kMostTokens = int64_t{1} << 30;  // prompt and text together s
 
 struct SampleRequest {
   std::string load, prompt;
-  int64_t max_new_tokens = 64, seed = 1234;
+  int64_t max_new_tokens = 64, seed = 1234, step = 0;
   train::SamplingOptions sampling;
   int tensor = 1, pipeline = 1, threads = 0;
   io::TokenizerOptions tokenizer;  ///< overrides paths that the file recorded
@@ -32,7 +33,8 @@ po::options_description describe(SampleRequest& r) {
   po::options_description options("Options");
   auto add = options.add_options();
   add("help,h", "this text");
-  add("load", po::value(&r.load)->value_name("DIR"), "directory with weights.h5, as --save wrote it");
+  add("load", po::value(&r.load)->value_name("DIR"), "directory that --save wrote, one step of it, or an HDF5 file");
+  add("ckpt-step", po::value(&r.step)->value_name("N"), "iteration to load; default the latest");
   add("prompt", po::value(&r.prompt)->value_name("TEXT"), "text to go on from");
   add("max-new-tokens", po::value(&r.max_new_tokens)->value_name("N"), "default 64; fewer at an end of document");
   add("temperature", po::value(&r.sampling.temperature)->value_name("X"), "default 1; 0 takes the most likely token");
@@ -66,6 +68,7 @@ void check(const SampleRequest& r) {
   fault(r.load.empty(), "--load DIR is missing: the directory that --save wrote");
   fault(r.prompt.empty(), "--prompt TEXT is missing or empty: give at least one character");
   fault(r.max_new_tokens < 1 || r.max_new_tokens > kMostTokens, "--max-new-tokens must be from 1 to 1073741824");
+  fault(r.step < 0, "--ckpt-step must be 1 or more");
   fault(r.seed < 0, "--seed must be 0 or more");
   fault(r.threads < 0 || r.threads > 1024, "--threads must be from 1 to 1024, or 0 for all cores of the rank");
   fault(!(r.sampling.temperature >= 0), "--temperature must be 0 or more");
@@ -76,8 +79,8 @@ void check(const SampleRequest& r) {
   if (!faults.empty()) throw ConfigError("sample: " + faults);
 }
 
-std::unique_ptr<io::Tokenizer> tokenizer_of(const io::WeightsReader& file, const SampleRequest& r) {
-  const io::WeightsHeader& header = file.header();
+std::unique_ptr<io::Tokenizer> tokenizer_of(const io::CheckpointReader& file, const SampleRequest& r) {
+  const io::WeightsHeader& header = file.header().weights;
   if (header.tokenizer_hash.empty()) {
     throw ConfigError(
         fmt::format("sample: {} was trained on data without a tokenizer (mock data, or data without a "
@@ -104,11 +107,16 @@ int sample_on_ranks(comm::MpiSession& session, RankName& name, const SampleReque
                                   r.tensor, r.pipeline, int64_t{r.tensor} * r.pipeline, session.size(),
                                   int64_t{r.tensor} * r.pipeline));
   }
-  const io::WeightsReader weights(io::weights_path(r.load));
+  const std::string path = io::resolve_checkpoint(r.load, r.step);
+  if (path.empty()) {
+    throw ConfigError(
+        fmt::format("sample: --load {}: there is no checkpoint; name a directory that --save wrote", r.load));
+  }
+  io::CheckpointReader weights(path);
   const std::unique_ptr<io::Tokenizer> tokenizer = tokenizer_of(weights, r);
   std::vector<int32_t> tokens = tokenizer->encode(r.prompt);
   const auto context = static_cast<int64_t>(tokens.size()) + r.max_new_tokens;
-  io::RunOptions options = train::generation_options(weights.header(), r.tensor, r.pipeline, context);
+  io::RunOptions options = train::generation_options(weights.header().weights, r.tensor, r.pipeline, context);
   io::resolve(options, session.size(), io::Purpose::Plan);
   comm::ProcessGrid grid(session, train::grid_options(options));
   name.place = fmt::format("tp {} pp {}", grid.coord().tensor, grid.coord().pipeline);

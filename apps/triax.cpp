@@ -24,9 +24,10 @@ struct Command {
 };
 
 constexpr Command kCommands[] = {
-    {"train", "train, or evaluate saved weights (--skip-train), on the ranks of mpiexec or srun", train_command},
-    {"sample", "continue a prompt from saved weights", sample_command},
+    {"train", "train, or evaluate a checkpoint (--skip-train), on the ranks of mpiexec or srun", train_command},
+    {"sample", "continue a prompt from a checkpoint", sample_command},
     {"data", "make, show, check and merge datasets; train tokenizers", data_command},
+    {"ckpt", "list, check, compare and copy checkpoints", ckpt_command},
     {"topo", "the grid of ranks, its groups, nodes and cores", topo_command},
     {"mem", "memory of every stage of a run, by category, before it runs", mem_command},
     {"bench", "collectives over all ranks, by size and algorithm", bench_command},
@@ -38,7 +39,6 @@ constexpr Command kCommands[] = {
     {"sweep", "", nullptr},
     {"report", "", nullptr},
     {"doctor", "", nullptr},
-    {"ckpt", "", nullptr},
 };
 
 std::string usage() {
@@ -49,7 +49,7 @@ std::string usage() {
   return text +
          "\n  --list-models, --version, --help\n\n'triax COMMAND --help' lists the options of a command.\n"
          "Exit codes: 0 done, 2 usage or configuration, 3 infeasible, 4 validation failed, 5 run-time failure,\n"
-         "75 stopped before the last iteration with weights saved.\n";
+         "75 stopped before the last iteration with a checkpoint saved.\n";
 }
 
 std::string version_text() {

@@ -38,6 +38,8 @@ triax_find_pkg(ZSTD "libzstd>=1.4" zstd.h zstd)
 triax_need(zstd ZSTD_FOUND)
 triax_find_pkg(ZLIB "zlib>=1.2.11" zlib.h z)
 triax_need(zlib ZLIB_FOUND)
+triax_find_pkg(XXHASH "libxxhash>=0.8" xxhash.h xxhash)
+triax_need(xxhash XXHASH_FOUND)
 
 include(${CMAKE_CURRENT_LIST_DIR}/TriaxMpi.cmake)
 

@@ -39,6 +39,7 @@ struct ProcessGrid::Impl {
     embedding = factory->make("embedding", embedding_group_of(shape, rank), RunsOn::Caller);
     kv_replicas =
         factory->make("kv_replicas", kv_replica_group_of(shape, rank, options.kv_replication), RunsOn::Caller);
+    control = factory->make("control", all_ranks(shape), RunsOn::Caller);
   }
   std::unique_ptr<GroupFactory> factory;
   std::unique_ptr<Communicator> world;
@@ -46,6 +47,7 @@ struct ProcessGrid::Impl {
   std::unique_ptr<Communicator> model_parallel;
   std::unique_ptr<Communicator> embedding;
   std::unique_ptr<Communicator> kv_replicas;
+  std::unique_ptr<Communicator> control;
 };
 
 ProcessGrid::ProcessGrid(MpiSession& session, const GridOptions& options)
@@ -72,6 +74,7 @@ Communicator& ProcessGrid::axis(Axis axis) { return *impl_->axes[static_cast<siz
 Communicator& ProcessGrid::model_parallel() { return *impl_->model_parallel; }
 Communicator& ProcessGrid::embedding() { return *impl_->embedding; }
 Communicator& ProcessGrid::kv_replicas() { return *impl_->kv_replicas; }
+Communicator& ProcessGrid::control() { return *impl_->control; }
 Communicator& ProcessGrid::world() { return *impl_->world; }
 MemoryProvider& ProcessGrid::memory() { return impl_->factory->memory(); }
 

@@ -88,6 +88,8 @@ class ProcessGrid {
   /// tp ranks that hold the same KV heads; size 1 without replication.
   Communicator& kv_replicas();
   Communicator& world();
+  /// All ranks again, for a thread beside the one that trains (saving in the background). Not used by that one meanwhile.
+  Communicator& control();
   /// Memory that all ranks of the host can reach: collectives on tensors of arenas over it need no copies inside a
   /// host. The heap when there are no peers on this host or shared memory is off. Thread-safe; lives as long as the
   /// grid.

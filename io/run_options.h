@@ -84,6 +84,9 @@ struct DataOptions {
   int64_t tiktoken_num_special_tokens = 1000;
 };
 
+/// What a save does while an earlier one is still being written.
+enum class AsyncBusy { Wait, Skip };
+
 struct RunControl {
   Precision precision = Precision::Fp32;
   std::string device = "cpu";
@@ -92,7 +95,18 @@ struct RunControl {
   std::string run_dir;       ///< empty: runs/<model>-<layout>-<date>
   std::string metrics_file;  ///< empty: <run_dir>/metrics.jsonl
   std::string save, load;
-  int64_t save_interval = 0;
+  int64_t save_interval = 0;  ///< iterations; 0: every 30 minutes
+  bool save_optim = true, load_optim = true;
+  int64_t keep_latest = 0, save_retain_interval = 0;  ///< 0: not given
+  bool async_save = false;
+  AsyncBusy async_save_busy = AsyncBusy::Wait;
+  int ckpt_writers_per_node = 0;  ///< 0: every rank
+  int64_t ckpt_step = 0;          ///< 0: the latest
+  bool finetune = false;
+  bool exit_on_missing_checkpoint = false;
+  bool use_checkpoint_args = false;
+  bool override_scheduler = false, use_checkpoint_scheduler = false;
+  bool verify_integrity = false;
   int64_t log_interval = 10;
   int64_t eval_interval = 1000, eval_iters = 100;
   bool skip_train = false;

@@ -11,6 +11,7 @@
 #include "io/options/validate.h"
 #include "kernels/null_device.h"
 #include "model/stage.h"
+#include "train/save_fault.h"
 
 namespace triax::train {
 namespace {
@@ -20,13 +21,13 @@ Tensor view(std::vector<T>& values) {
   return Tensor(values.data(), DTypeOf<T>::value, {static_cast<int64_t>(values.size())});
 }
 
-/// --inject without its skip-sync parts.
+/// --inject without the parts that are not about delays.
 std::string delays_of(const std::string& inject) {
   std::istringstream parts(inject);
   std::string part;
   std::string delays;
   while (std::getline(parts, part, ',')) {
-    if (part.rfind("skip-sync:", 0) == 0) continue;
+    if (part.starts_with("skip-sync:") || is_save_fault(part)) continue;
     delays += (delays.empty() ? "" : ",") + part;
   }
   return delays;

@@ -56,10 +56,11 @@ io::IterationRecord RecordMaker::make(const StepResult& result, const Progress& 
   return r;
 }
 
-RunReporter::RunReporter(const io::RunDirectory& directory, const io::ParsedOptions& parsed, const io::RunFacts& facts)
+RunReporter::RunReporter(const io::RunDirectory& directory, const io::ParsedOptions& parsed, const io::RunFacts& facts,
+                         int64_t loaded_iteration)
     : directory_(directory),
-      metrics_(metrics_path(directory, parsed.options)),
-      log_(1, parsed.options.batch.train_iters, parsed.options.control.log_interval,
+      metrics_(metrics_path(directory, parsed.options), loaded_iteration),
+      log_(loaded_iteration + 1, parsed.options.batch.train_iters, parsed.options.control.log_interval,
            parsed.options.control.log_throughput ? io::Throughput::Show : io::Throughput::Hide),
       progress_(parsed.options.batch.train_iters) {
   io::write_run_files(directory, parsed, facts);

@@ -33,8 +33,9 @@ class RecordMaker {
 
 class RunReporter {
  public:
-  /// Writes run.json and resolved.cfg.
-  RunReporter(const io::RunDirectory& directory, const io::ParsedOptions& parsed, const io::RunFacts& facts);
+  /// Writes run.json and resolved.cfg. Lines of metrics past `loaded_iteration` are moved aside.
+  RunReporter(const io::RunDirectory& directory, const io::ParsedOptions& parsed, const io::RunFacts& facts,
+              int64_t loaded_iteration);
   void iteration(const io::IterationRecord& record);
   void evaluation(const io::EvaluationRecord& record);
   /// A line on stdout of its own.

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "base/philox.h"
-#include "io/weights/transfer.h"
+#include "train/checkpoint_pieces.h"
 #include "train/batch_source.h"
 
 namespace triax::train {
@@ -75,7 +75,7 @@ io::RunOptions generation_options(const io::WeightsHeader& file, int tensor, int
 }
 
 TextGenerator::TextGenerator(comm::ProcessGrid& grid, kernels::Device& device, Arena& arena,
-                             const io::RunOptions& options, const io::WeightsReader& weights)
+                             const io::RunOptions& options, io::CheckpointReader& weights)
     : grid_(&grid),
       device_(&device),
       arena_(&arena),
@@ -85,7 +85,7 @@ TextGenerator::TextGenerator(comm::ProcessGrid& grid, kernels::Device& device, A
       logits_(static_cast<size_t>(options.model.vocab_size)),
       loss_buffer_(arena.allocate(DType::Float64, 1, MemoryCategory::Workspace)) {
   ensure(grid.shape().data == 1 && options.parallel.chunks == 1, "TextGenerator: one replica, one chunk per stage");
-  io::load_weights(weights, trainer_.store(), trainer_.weight_source());
+  for (const io::Piece& piece : pieces_to_load(trainer_, weights, WithOptimizer::No)) weights.read(piece);
   trainer_.weights_changed();
   const auto s = static_cast<size_t>(options.model.seq_length);
   batch_.tokens.resize(s);

@@ -10,7 +10,7 @@
 
 #include "comm/mpi_session.h"
 #include "io/tokenizer/tokenizer.h"
-#include "io/weights/weights_file.h"
+#include "io/checkpoint/reader.h"
 #include "train/trainer.h"
 
 namespace triax::train {
@@ -33,7 +33,7 @@ class TextGenerator {
  public:
   /// Collective. `options` from generation_options, resolved; dp must be 1. Every rank reads its part of the weights.
   TextGenerator(comm::ProcessGrid& grid, kernels::Device& device, Arena& arena, const io::RunOptions& options,
-                const io::WeightsReader& weights);
+                io::CheckpointReader& weights);
   /// Appends up to `count` tokens to `tokens` (not empty), the same on all ranks; stops after `stop` (-1: never). A
   /// context longer than the model's keeps its last tokens. Collective.
   void generate(std::vector<int32_t>& tokens, int64_t count, const SamplingOptions& sampling, int32_t stop);

@@ -178,7 +178,10 @@ StepResult Trainer::train_step(const StepInput& input) {
   result.totals = combine(exchange_.exchange(report(input, times)), grid_->shape().pipeline);
   if (!std::isfinite(result.totals.loss) && !result.skipped) fail_nonfinite(result.totals.loss);
   scaler_.update(result.skipped);
-  if (!result.skipped) ++progress_.updates;
+  if (!result.skipped) {
+    ++progress_.updates;
+    progress_.schedule_samples += options_.batch.global_batch_size;
+  }
   ++progress_.iteration;
   progress_.consumed_samples += options_.batch.global_batch_size;
   progress_.loss_scale = scaler_.state();
@@ -198,8 +201,7 @@ void Trainer::prepare_step() {
   *step_ = kernels::StepBlock();
   step_->step = progress_.iteration;
   step_->update = progress_.updates + 1;
-  step_->learning_rate = learning_rate(
-      schedule_, static_cast<double>(progress_.updates) * static_cast<double>(options_.batch.global_batch_size));
+  step_->learning_rate = learning_rate(schedule_, static_cast<double>(progress_.schedule_samples));
   step_->loss_scale = scaler_.scale();
   device_->fill(store_.flat_grad(), 0);
   device_->fill(loss_sum_, 0);

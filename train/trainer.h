@@ -30,8 +30,9 @@ enum class Use { Train, Evaluate };
 
 /// What must be kept to go on: not per-rank, the same on all ranks.
 struct Progress {
-  int64_t iteration = 0;  ///< steps tried; the dropout key of the next one
-  int64_t updates = 0;    ///< steps that changed the weights
+  int64_t iteration = 0;         ///< steps tried; the dropout key of the next one
+  int64_t updates = 0;           ///< steps that changed the weights
+  int64_t schedule_samples = 0;  ///< samples of these updates: where the learning rate stands
   int64_t consumed_samples = 0;
   LossScaleState loss_scale;
 };

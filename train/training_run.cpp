@@ -19,7 +19,7 @@
 #include "train/peak.h"
 #include "train/program_builder.h"
 #include "train/replica_check.h"
-#include "train/save_directory.h"
+#include "train/resume.h"
 #include "train/timing_output.h"
 
 namespace triax::train {
@@ -51,19 +51,31 @@ std::vector<std::string> gather_hosts(const std::string& mine, comm::Communicato
   return hosts;
 }
 
+/// The model of the checkpoint that --load names.
+void take_model(io::ParsedOptions& parsed) {
+  io::RunOptions& options = parsed.options;
+  const LoadRequest load = find_checkpoint(options.control);
+  if (load.path.empty()) return;  // a fresh start: the dimensions must be given
+  const int64_t seq_length = options.model.seq_length;
+  options.model = read_header_of(load.path).weights.model;
+  if (parsed.given("seq-length")) options.model.seq_length = seq_length;
+}
+
+void compare_with_checkpoint(io::ParsedOptions& parsed, int world_size) {
+  const LoadRequest load = find_checkpoint(parsed.options.control);
+  if (load.path.empty()) return;
+  const auto changed = apply_resume_rules(parsed.options, read_header_of(load.path), load);
+  io::resolve(parsed.options, world_size);
+  if (changed.empty()) return;
+  parsed.notes.push_back(fmt::format("differs from the checkpoint's options:\n  {}", fmt::join(changed, "\n  ")));
+}
+
 }  // namespace
 
 DataFacts prepare_options(RunRequest& request, int world_size) {
   io::RunOptions& options = request.parsed.options;
-  if (options.control.skip_train && !options.control.load.empty() && options.model.num_layers == 0) {
-    const int64_t seq_length = options.model.seq_length;
-    const std::string path = weights_to_load(options.control);
-    if (path.empty()) {
-      throw ConfigError(
-          fmt::format("--load {}: there is no {}", options.control.load, io::weights_path(options.control.load)));
-    }
-    options.model = io::WeightsReader(path).header().model;
-    if (request.parsed.given("seq-length")) options.model.seq_length = seq_length;
+  if (options.control.use_checkpoint_args || (options.control.skip_train && options.model.num_layers == 0)) {
+    take_model(request.parsed);
   }
   // Faults of the data are told together with the others only when the rest could be read at all.
   DataFacts facts;
@@ -72,7 +84,7 @@ DataFacts prepare_options(RunRequest& request, int world_size) {
     options.model.vocab_size = facts.vocab_size;
   }
   io::resolve(options, world_size);
-  weights_to_load(options.control);
+  compare_with_checkpoint(request.parsed, world_size);
   return facts;
 }
 
@@ -95,7 +107,7 @@ TrainingRun::TrainingRun(comm::MpiSession& session, RunRequest request, DataFact
       held_(std::make_unique<Held>(session, options())) {
   check_same_program(held_->trainer.program(), held_->grid);
   open_directory();
-  load_or_initialize();
+  prepare_checkpoints();
   datasets_ = open_data(options(), directory_.path, held_->trainer.holds_tokens(), held_->grid);
   splits_ = splits_of(datasets_, held_->grid);
   const bool counts = held_->trainer.holds_head() && held_->grid.coord().tensor == 0;
@@ -124,36 +136,27 @@ void TrainingRun::open_directory() {
   std::strncpy(path.data(), directory_.path.c_str(), path.size() - 1);
   held_->grid.world().broadcast(Tensor(path.data(), DType::UInt8, {static_cast<int64_t>(path.size())}), 0).wait();
   directory_.path = path.data();
-  if (options().control.save.empty() || options().control.skip_train) return;
-  run_collectively(held_->grid.world(), part, [&] { check_writable(options().control.save); });
 }
 
-void TrainingRun::load_or_initialize() {
-  const std::string path = weights_to_load(options().control);
-  if (path.empty()) {
-    held_->trainer.initialize();
-    return;
+void TrainingRun::prepare_checkpoints() {
+  io::WeightsHeader tokenizer;
+  tokenizer.tokenizer_hash = facts_.tokenizer_hash;
+  tokenizer.tokenizer = facts_.tokenizer_options;
+  // The file may be read from another directory.
+  io::TokenizerOptions& files = tokenizer.tokenizer;
+  for (std::string* path : {&files.model, &files.vocab_file, &files.merge_file}) {
+    if (!path->empty()) *path = std::filesystem::absolute(*path).string();
   }
-  const Tensor values = held_->trainer.weight_source();
-  run_collectively(held_->grid.world(), TakePart::Yes, [&] {
-    const io::WeightsReader reader(path);
-    const std::string& hash = reader.header().tokenizer_hash;
-    if (!hash.empty() && !facts_.tokenizer_hash.empty() && hash != facts_.tokenizer_hash) {
-      throw ConfigError(
-          fmt::format("--load {}: trained with tokenizer {}, the data were made with {}: use data made with "
-                      "the same tokenizer",
-                      path, hash, facts_.tokenizer_hash));
-    }
-    const auto differences = io::architecture_differences(reader.header().model, options().model);
-    if (!differences.empty()) {
-      throw ConfigError(fmt::format("--load {}: holds another model: {}; give the file's dimensions", path,
-                                    fmt::join(differences, "; ")));
-    }
-    io::load_weights(reader, held_->trainer.store(), values);
-    loaded_iteration_ = reader.header().iteration;
-  });
-  held_->trainer.weights_changed();
-  if (session_->rank() == 0) spdlog::info("weights of iteration {} loaded from {}", loaded_iteration_, path);
+  checkpoints_ = std::make_unique<Checkpointing>(options(), std::move(tokenizer), held_->trainer, held_->grid,
+                                                 *held_->device, held_->arena);
+  say(checkpoints_->prepare());
+  say(checkpoints_->load_or_initialize());
+  state_ = checkpoints_->loaded();
+  evaluated_at_ = state_.evaluated_at;
+}
+
+void TrainingRun::say(const std::string& text) const {
+  if (!text.empty() && session_->rank() == 0) spdlog::info("{}", text);
 }
 
 void TrainingRun::start_reporter(double peak_tflops) {
@@ -176,7 +179,7 @@ void TrainingRun::start_reporter(double peak_tflops) {
   facts.tokenizer_hash = facts_.tokenizer_hash;
   facts.parameters = model::parameter_count(options().model);
   facts.peak_tflops = peak_tflops;
-  reporter_ = std::make_unique<RunReporter>(directory_, request_.parsed, facts);
+  reporter_ = std::make_unique<RunReporter>(directory_, request_.parsed, facts, checkpoints_->loaded_iteration());
   say_header();
   spdlog::info("peak for MFU {:.4f} TFLOP/s per rank ({})", peak_tflops,
                options().control.peak_tflops > 0 ? "given" : "measured");
@@ -200,14 +203,14 @@ void TrainingRun::say_header() const {
   spdlog::info("run directory {}", directory_.path);
 }
 
-std::unique_ptr<BatchSource> TrainingRun::source_of(const io::TokenDataset* dataset) const {
+std::unique_ptr<BatchSource> TrainingRun::source_of(const io::TokenDataset* dataset, int64_t consumed) const {
   const io::RunOptions& o = options();
   io::LoaderConfig config;
   config.shape = {o.batch.micro_batch_size, o.parallel.grid.data, o.batch.num_micro_batches};
   config.dp_rank = held_->grid.coord().data;
   config.seq_length = o.model.seq_length;
   config.eod_mask = {o.data.eod_mask_loss, facts_.eod.value_or(0)};
-  return std::make_unique<BatchSource>(dataset, config, 0);
+  return std::make_unique<BatchSource>(dataset, config, consumed);
 }
 
 ExitCode TrainingRun::run() {
@@ -220,12 +223,16 @@ ExitCode TrainingRun::run() {
 }
 
 ExitCode TrainingRun::train() {
-  training_ = source_of(datasets_.train.get());
-  if (splits_.valid) validation_ = source_of(datasets_.valid.get());
+  training_ = source_of(datasets_.train.get(), held_->trainer.progress().consumed_samples);
+  if (splits_.valid) validation_ = source_of(datasets_.valid.get(), state_.consumed_valid_samples);
   if (!splits_.valid && options().control.eval_iters > 0 && session_->rank() == 0) {
     spdlog::info("no validation data, no evaluation");
   }
   step_watch_.restart();
+  // A signal may have cut this evaluation off.
+  if (held_->trainer.progress().iteration > 0 && evaluated_at_ != held_->trainer.progress().iteration) {
+    evaluate_if_due();
+  }
   while (held_->trainer.progress().iteration < options().batch.train_iters) {
     step();
     evaluate_if_due();
@@ -246,6 +253,8 @@ void TrainingRun::step() {
   const double step_s = step_watch_.elapsed_s();
   step_watch_.restart();
   wished_ = result.totals.wishes;
+  state_.learning_rate = result.learning_rate;
+  checkpoints_->check();
   if (options().control.check_replicas) check_replicas(trainer.store(), trainer.optimizer(), held_->grid);
   if (reporter_) reporter_->iteration(maker_->make(result, trainer.progress(), step_s));
 }
@@ -289,12 +298,16 @@ void TrainingRun::evaluate_if_due() {
   const io::RunControl& control = options().control;
   if (!validation_ || control.eval_iters == 0 || iteration % control.eval_interval != 0) return;
   evaluate("validation", *validation_);
+  if (evaluated_at_ == iteration) {
+    state_.evaluated_at = iteration;
+    state_.consumed_valid_samples = validation_->consumed_samples();
+  }
 }
 
 void TrainingRun::evaluate_at_end() {
   if (options().control.eval_iters == 0) return;
   if (validation_ && evaluated_at_ != held_->trainer.progress().iteration) evaluate("validation", *validation_);
-  if (splits_.test) evaluate("test", *source_of(datasets_.test.get()));
+  if (splits_.test) evaluate("test", *source_of(datasets_.test.get(), 0));
 }
 
 ExitCode TrainingRun::evaluate_only() {
@@ -303,8 +316,7 @@ ExitCode TrainingRun::evaluate_only() {
     throw ConfigError(fmt::format("--skip-train: the {} split has no samples: give --split or --{}-data-path",
                                   test ? "test" : "validation", test ? "test" : "valid"));
   }
-  const std::unique_ptr<BatchSource> source = source_of((test ? datasets_.test : datasets_.valid).get());
-  held_->trainer.progress().iteration = loaded_iteration_;
+  const std::unique_ptr<BatchSource> source = source_of((test ? datasets_.test : datasets_.valid).get(), 0);
   evaluate(test ? "test" : "validation", *source);
   return ExitCode::Done;
 }
@@ -346,32 +358,17 @@ void TrainingRun::evaluate(const char* split, BatchSource& source) {
 }
 
 void TrainingRun::save(const char* why) {
-  const io::RunControl& control = options().control;
-  Trainer& trainer = held_->trainer;
-  if (control.save.empty() || saved_at_ == trainer.progress().iteration) return;
-  io::WeightsHeader header;
-  header.model = options().model;
-  header.dtype = io::compute_dtype(control.precision);
-  header.iteration = trainer.progress().iteration;
-  header.consumed_samples = trainer.progress().consumed_samples;
-  header.tokenizer_hash = facts_.tokenizer_hash;
-  header.tokenizer = facts_.tokenizer_options;
-  // The file may be read from another directory.
-  for (std::string* path : {&header.tokenizer.model, &header.tokenizer.vocab_file, &header.tokenizer.merge_file}) {
-    if (!path->empty()) *path = std::filesystem::absolute(*path).string();
-  }
-  io::save_weights(io::weights_path(control.save), header, trainer.store(), held_->grid);
-  saved_at_ = header.iteration;
+  const std::string text = checkpoints_->save(state_, why);
+  if (text.empty()) return;
+  say(text);
   since_save_.restart();
-  if (session_->rank() == 0) {
-    spdlog::info("saved weights of iteration {} to {} ({})", header.iteration, io::weights_path(control.save), why);
-  }
   step_watch_.restart();
 }
 
 ExitCode TrainingRun::finish(io::EndReason reason, ExitCode code) {
+  say(checkpoints_->finish());
   held_->grid.world().barrier();
-  if (held_->trainer.progress().iteration > loaded_iteration_) {
+  if (held_->trainer.progress().iteration > checkpoints_->loaded_iteration()) {
     const std::string timing =
         output_timing(held_->trainer, directory_.path, reporter_ ? WritesTiming::Yes : WritesTiming::No);
     if (reporter_) reporter_->line(timing);

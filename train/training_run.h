@@ -8,8 +8,8 @@
 
 #include "base/clock.h"
 #include "comm/mpi_session.h"
-#include "io/weights/transfer.h"
 #include "train/batch_source.h"
+#include "train/checkpointing.h"
 #include "train/data_setup.h"
 #include "train/run_reporter.h"
 #include "train/stop_signal.h"
@@ -46,10 +46,10 @@ class TrainingRun {
  private:
   struct Held;  // grid, device, arena, trainer: in the order of their lifetimes
   void open_directory();
-  void load_or_initialize();
+  void prepare_checkpoints();
   void start_reporter(double peak_tflops);
   void say_header() const;
-  std::unique_ptr<BatchSource> source_of(const io::TokenDataset* dataset) const;
+  std::unique_ptr<BatchSource> source_of(const io::TokenDataset* dataset, int64_t consumed_samples) const;
   ExitCode train();
   ExitCode evaluate_only();
   void step();
@@ -57,6 +57,7 @@ class TrainingRun {
   void evaluate_if_due();
   void evaluate_at_end();
   void save(const char* why);
+  void say(const std::string& text) const;
   std::optional<ExitCode> stop_reason(double stop);
   Wishes wishes() const;
   ExitCode finish(io::EndReason reason, ExitCode code);
@@ -68,6 +69,7 @@ class TrainingRun {
   StopSignal signal_;
   Stopwatch since_start_;
   std::unique_ptr<Held> held_;
+  std::unique_ptr<Checkpointing> checkpoints_;
   io::RunDirectory directory_;
   io::Datasets datasets_;
   Splits splits_;
@@ -76,10 +78,9 @@ class TrainingRun {
   std::unique_ptr<RunReporter> reporter_;  // rank 0 only
   std::vector<int32_t> token_bytes_;       // head's first tp rank only
   Stopwatch step_watch_;
-  int64_t loaded_iteration_ = 0;
+  RunState state_;             // of steps and of evaluations at their interval
   int64_t evaluated_at_ = -1;  // iteration
-  int64_t saved_at_ = -1;
-  Wishes wished_;  // by all ranks, after the last step
+  Wishes wished_;              // by all ranks, after the last step
   Stopwatch since_save_;
 };
 

@@ -175,6 +175,7 @@ std::vector<OptionEntry> batch_entries();
 std::vector<OptionEntry> optimizer_entries();
 std::vector<OptionEntry> precision_entries();
 std::vector<OptionEntry> data_entries();
+std::vector<OptionEntry> checkpoint_entries();
 std::vector<OptionEntry> control_entries();
 std::vector<OptionEntry> inert_entries();
 std::vector<OptionEntry> refused_entries();

@@ -117,8 +117,8 @@ std::vector<Row> logging_rows() {
 std::vector<Row> data_rows() {
   using enum ValueKind;
   using enum OptionGroup;
-  const char* const kFormat = "weights are saved in one HDF5 file";
-  const char* const kWeights = "saved files hold weights only";
+  const char* const kFormat = "checkpoints are HDF5 files that every layout reads";
+  const char* const kRandom = "random numbers are a function of seed and step";
   return {
       {"num-workers", Value, Data, "one thread prefetches"},
       {"mmap-bin-files", Switch, Data, "files are always mapped: same tokens"},
@@ -137,18 +137,14 @@ std::vector<Row> data_rows() {
       {"dist-ckpt-format", Value, Checkpoint, kFormat},
       {"use-dist-ckpt", Switch, Checkpoint, kFormat},
       {"auto-detect-ckpt-format", Switch, Checkpoint, kFormat},
-      {"async-save", Switch, Checkpoint, "saving is synchronous: same files"},
-      {"use-persistent-ckpt-worker", Switch, Checkpoint, "saving is synchronous: same files"},
+      {"use-persistent-ckpt-worker", Switch, Checkpoint, "one thread of each rank writes"},
       {"dist-ckpt-strictness", Value, Checkpoint, "every tensor must be there, and no other"},
       {"ckpt-fully-parallel-save", Switch, Checkpoint, kFormat},
       {"ckpt-fully-parallel-load", Switch, Checkpoint, kFormat},
       {"ckpt-assume-constant-structure", Switch, Checkpoint, kFormat},
       {"ckpt-convert-format", Value, Checkpoint, kFormat},
-      {"no-load-optim", Switch, Checkpoint, kWeights},
-      {"no-load-rng", Switch, Checkpoint, kWeights},
-      {"no-save-optim", Switch, Checkpoint, kWeights},
-      {"no-save-rng", Switch, Checkpoint, kWeights},
-      {"save-retain-interval", Value, Checkpoint, "no saved file is deleted"},
+      {"no-load-rng", Switch, Checkpoint, kRandom},
+      {"no-save-rng", Switch, Checkpoint, kRandom},
   };
 }
 

@@ -95,7 +95,6 @@ std::vector<Row> training_rows() {
   const char* const kFp8 = "fp8 is not in this version; use --bf16";
   const char* const kRampup = "batch-size ramp-up is not in this version; leave it out for a constant batch";
   const char* const kDecoupled = "one learning rate for all weights; leave it out";
-  const char* const kState = "saved files hold weights only; --load starts a new run from them";
   return {
       {"rampup-batch-size", List, Batch, kRampup},
       {"decrease-batch-size-if-needed", Switch, Batch, "the batch size never changes; leave it out"},
@@ -121,8 +120,6 @@ std::vector<Row> training_rows() {
       {"start-weight-decay", Value, Optimizer, "weight decay is constant: use --weight-decay"},
       {"end-weight-decay", Value, Optimizer, "weight decay is constant: use --weight-decay"},
       {"weight-decay-incr-style", Value, Optimizer, "weight decay is constant: use --weight-decay", {"constant"}},
-      {"override-opt_param-scheduler", Switch, Optimizer, kState},
-      {"use-checkpoint-opt_param-scheduler", Switch, Optimizer, kState},
       {"data-parallel-random-init", Switch, Run, "replicas start equal; leave it out"},
       {"te-rng-tracker", Switch, Run, "random numbers depend on seed and global index only; leave it out"},
       {"reset-position-ids", Switch, Data, "positions run through a sample, as Megatron's default; leave it out"},
@@ -132,10 +129,7 @@ std::vector<Row> training_rows() {
       {"per-split-data-args-path", Value, Data, "use --train-data-path, --valid-data-path and --test-data-path"},
       {"data-args-path", Value, Data, "put data-path into a --config file"},
       {"full-validation", Switch, Logging, "evaluation takes --eval-iters batches; leave it out"},
-      {"finetune", Switch, Checkpoint, "--load alone starts a new run from saved weights"},
-      {"use-checkpoint-args", Switch, Checkpoint, "name the model with --model or its dimensions"},
-      {"pretrained-checkpoint", Value, Checkpoint, "use --load"},
-      {"ckpt-step", Value, Checkpoint, "name the file with --load"},
+      {"pretrained-checkpoint", Value, Checkpoint, "use --load with --finetune"},
       {"non-persistent-save-interval", Value, Checkpoint, "use --save-interval"},
       {"yaml-cfg", Value, Run, "use --config FILE.cfg with key = value lines"},
       {"deepspeed_config", Value, Run, "DeepSpeed's files are not read; docs/from-megatron.md has the names"},

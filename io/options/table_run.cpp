@@ -1,4 +1,4 @@
-// Data and tokenizer, saved weights, logging and evaluation, and how a run runs.
+// Data and tokenizer, logging and evaluation, and how a run runs.
 #include "io/options/entries.h"
 
 namespace triax::io {
@@ -79,21 +79,6 @@ OptionEntry check() {
     return {o.control.check_replicas ? "replicas" : "none"};
   };
   return entry;
-}
-
-std::vector<OptionEntry> checkpoint_entries() {
-  constexpr OptionGroup kGroup = OptionGroup::Checkpoint;
-  return {
-      text_option(
-          "save", kGroup, "DIR", [](auto& o) -> auto& { return o.control.save; },
-          "save weights there, at the end and at --save-interval"),
-      text_option(
-          "load", kGroup, "DIR", [](auto& o) -> auto& { return o.control.load; },
-          "start from weights saved there; missing ones are a fresh start only when it equals --save"),
-      integer_option(
-          "save-interval", kGroup, {1}, [](auto& o) -> auto& { return o.control.save_interval; },
-          "iterations between saves"),
-  };
 }
 
 std::vector<OptionEntry> logging_entries() {

@@ -63,12 +63,25 @@ void check_data(const RunOptions& options, FaultList& faults) {
   }
 }
 
+// Of Megatron-LM's names only those that would have to do something are faults without a directory.
+void check_checkpoints(const RunControl& control, FaultList& faults) {
+  const auto needs = [&faults](bool given, const char* option, const std::string& directory, const char* other) {
+    if (given && directory.empty()) faults.missing(other, fmt::format("--{} is about it", option));
+  };
+  needs(control.ckpt_step > 0, "ckpt-step", control.load, "load");
+  needs(control.use_checkpoint_args, "use-checkpoint-args", control.load, "load");
+  if (control.override_scheduler && control.use_checkpoint_scheduler) {
+    faults.text("--override-opt_param-scheduler excludes --use-checkpoint-opt_param-scheduler; use one of the two");
+  }
+}
+
 }  // namespace
 
 void check_run(const RunOptions& options, FaultList& faults) {
   check_data(options, faults);
   check_tokenizer(options.data, faults);
   const RunControl& control = options.control;
+  check_checkpoints(control, faults);
   if (control.skip_train && control.load.empty()) {
     faults.missing("load", "--skip-train evaluates saved weights");
   }

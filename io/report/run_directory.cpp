@@ -24,10 +24,12 @@ Json read_json(const std::string& path) {
 
 bool holds_a_run(const std::string& path) { return fs::exists(path + "/run.json"); }
 
-// Only a requeued or repeated step of the same Slurm job goes on: another command of the same job is another run, and
-// so is the same command after it has finished.
-bool is_restart(const std::string& path, const RunFacts& facts) {
-  if (facts.slurm_job_id.empty()) return false;
+// Only a requeued or repeated step of the same Slurm job goes on, or a repeated command that resumes: another command
+// of the same job is another run, and so is the same command after it has finished.
+bool is_restart(const std::string& path, const RunOptions& options, const RunFacts& facts) {
+  // Outside Slurm only a run that asks to go on with its own checkpoints is known to be the same.
+  const bool resumes = !options.control.save.empty() && options.control.load == options.control.save;
+  if (facts.slurm_job_id.empty() && !resumes) return false;
   const Json run = read_json(path + "/run.json");
   if (!run.is_object() || run.value("slurm_job_id", "") != facts.slurm_job_id) return false;
   if (!run.contains("command_line") || run["command_line"] != Json(facts.command_line)) return false;
@@ -62,7 +64,7 @@ std::string layout_name(const RunOptions& options) {
 RunDirectory open_run_directory(const RunOptions& options, const RunFacts& facts) {
   if (!options.control.run_dir.empty()) {
     const std::string& path = options.control.run_dir;
-    const bool restart = is_restart(path, facts);
+    const bool restart = is_restart(path, options, facts);
     if (holds_a_run(path) && !restart) {
       throw ConfigError(
           fmt::format("--run-dir {}: holds another run (run.json), which is never overwritten; name a new "
@@ -75,7 +77,7 @@ RunDirectory open_run_directory(const RunOptions& options, const RunFacts& facts
   const std::string base = default_path(options, facts);
   std::string path = base;
   for (int number = 2; fs::exists(path); ++number) {
-    if (is_restart(path, facts)) return {path, true};
+    if (is_restart(path, options, facts)) return {path, true};
     path = fmt::format("{}-{}", base, number);
   }
   create(path);

@@ -32,7 +32,8 @@ struct RunDirectory {
 };
 
 /// Called by one rank. Default name runs/<model>-<layout>-<date>, or -<SLURM_JOB_ID> under Slurm. A directory that
-/// holds a run goes on only with a restart of it: same Slurm job, same command line, not finished. Another run's is
+/// holds a run goes on only with a restart of it: same Slurm job (outside Slurm: --load equal to --save), same command
+/// line, not finished. Another run's is
 /// refused (ConfigError, --run-dir) or avoided by a suffix -2, -3 (default name).
 RunDirectory open_run_directory(const RunOptions& options, const RunFacts& facts);
 /// "tp2-pp2-dp2", with "-v2" for two model chunks per rank.

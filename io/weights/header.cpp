@@ -9,16 +9,10 @@
 #include <vector>
 
 #include "base/error.h"
+#include "io/weights/attributes.h"
 
 namespace triax::io {
-namespace {
 
-constexpr const char* kFormat = "triax-weights";
-constexpr int64_t kVersion = 1;
-
-/// Names of an enumeration's values, in order.
-template <class E>
-struct EnumNames;
 template <>
 struct EnumNames<model::NormType> {
   static constexpr std::array<std::string_view, 2> names{"LayerNorm", "RMSNorm"};
@@ -32,79 +26,10 @@ struct EnumNames<model::PositionType> {
   static constexpr std::array<std::string_view, 3> names{"learned_absolute", "rope", "none"};
 };
 
-class AttributeWriter {
- public:
-  explicit AttributeWriter(hid_t file) : file_(file) {}
-  template <class T>
-  void operator()(const char* name, const T& value) {
-    if constexpr (std::is_enum_v<T>) {
-      write(name, std::string(EnumNames<T>::names[static_cast<size_t>(value)]));
-    } else if constexpr (std::is_integral_v<T>) {
-      const auto integer = static_cast<int64_t>(value);
-      write(name, H5T_STD_I64LE, H5T_NATIVE_INT64, &integer);
-    } else if constexpr (std::is_floating_point_v<T>) {
-      write(name, H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, &value);
-    } else {
-      write(name, value);
-    }
-  }
+namespace {
 
- private:
-  void write(const char* name, hid_t file_type, hid_t memory_type, const void* value) {
-    const Hdf5Space space(TRIAX_H5(H5Screate(H5S_SCALAR)));
-    const Hdf5Attribute attribute(TRIAX_H5(H5Acreate2(file_, name, file_type, space.get(), H5P_DEFAULT, H5P_DEFAULT)));
-    TRIAX_H5(H5Awrite(attribute.get(), memory_type, value));
-  }
-  void write(const char* name, const std::string& text) {
-    const Hdf5Type type(TRIAX_H5(H5Tcopy(H5T_C_S1)));
-    TRIAX_H5(H5Tset_size(type.get(), text.size() + 1));
-    TRIAX_H5(H5Tset_cset(type.get(), H5T_CSET_UTF8));
-    write(name, type.get(), type.get(), text.c_str());
-  }
-  hid_t file_;
-};
-
-class AttributeReader {
- public:
-  AttributeReader(hid_t file, const std::string& path) : file_(file), path_(path) {}
-  template <class T>
-  void operator()(const char* name, T& value) {
-    if constexpr (std::is_enum_v<T>) {
-      std::string text;
-      read(name, text);
-      const auto& names = EnumNames<T>::names;
-      const auto found = std::find(names.begin(), names.end(), text);
-      if (found == names.end())
-        throw RunTimeError(fmt::format("{}: attribute {} has the unknown value {}", path_, name, text));
-      value = static_cast<T>(found - names.begin());
-    } else if constexpr (std::is_integral_v<T>) {
-      int64_t integer = 0;
-      TRIAX_H5(H5Aread(open(name).get(), H5T_NATIVE_INT64, &integer));
-      value = static_cast<T>(integer);
-    } else if constexpr (std::is_floating_point_v<T>) {
-      TRIAX_H5(H5Aread(open(name).get(), H5T_NATIVE_DOUBLE, &value));
-    } else {
-      read(name, value);
-    }
-  }
-
- private:
-  Hdf5Attribute open(const char* name) const {
-    if (TRIAX_H5(H5Aexists(file_, name)) <= 0) {
-      throw RunTimeError(fmt::format("{}: attribute {} is missing: the file is not complete", path_, name));
-    }
-    return Hdf5Attribute(TRIAX_H5(H5Aopen(file_, name, H5P_DEFAULT)));
-  }
-  void read(const char* name, std::string& text) const {
-    const Hdf5Attribute attribute = open(name);
-    const Hdf5Type stored(TRIAX_H5(H5Aget_type(attribute.get())));
-    std::vector<char> bytes(TRIAX_H5(static_cast<int64_t>(H5Tget_size(stored.get()))) + 1, '\0');
-    TRIAX_H5(H5Aread(attribute.get(), stored.get(), bytes.data()));
-    text = bytes.data();
-  }
-  hid_t file_;
-  const std::string& path_;
-};
+constexpr const char* kFormat = "triax-weights";
+constexpr int64_t kVersion = 1;
 
 /// One list of fields for both directions.
 template <class Model, class Visitor>
@@ -151,6 +76,11 @@ void write_header(hid_t file, const WeightsHeader& header) {
   AttributeWriter write(file);
   write("format", std::string(kFormat));
   write("version", kVersion);
+  write_model_header(file, header);
+}
+
+void write_model_header(hid_t file, const WeightsHeader& header) {
+  AttributeWriter write(file);
   write("dtype", std::string(name_of(header.dtype)));
   write("iteration", header.iteration);
   write("consumed_samples", header.consumed_samples);
@@ -162,7 +92,7 @@ void write_header(hid_t file, const WeightsHeader& header) {
 WeightsHeader read_header(hid_t file, const std::string& path) {
   AttributeReader read(file, path);
   std::string format;
-  if (TRIAX_H5(H5Aexists(file, "format")) > 0) read("format", format);
+  if (read.has("format")) read("format", format);
   if (format != kFormat) throw RunTimeError(fmt::format("{}: not a weights file of triax (no attribute format)", path));
   int64_t version = 0;
   read("version", version);
@@ -170,6 +100,11 @@ WeightsHeader read_header(hid_t file, const std::string& path) {
     throw RunTimeError(
         fmt::format("{}: version {} of the format, this program reads up to {}", path, version, kVersion));
   }
+  return read_model_header(file, path);
+}
+
+WeightsHeader read_model_header(hid_t file, const std::string& path) {
+  AttributeReader read(file, path);
   WeightsHeader header;
   std::string dtype;
   read("dtype", dtype);

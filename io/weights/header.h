@@ -30,5 +30,8 @@ std::vector<std::string> architecture_differences(const model::ModelConfig& file
 void write_header(hid_t file, const WeightsHeader& header);
 /// Throws RunTimeError for another format, a newer version, or a missing attribute (by name).
 WeightsHeader read_header(hid_t file, const std::string& path);
+/// The same without "format" and "version".
+void write_model_header(hid_t file, const WeightsHeader& header);
+WeightsHeader read_model_header(hid_t file, const std::string& path);
 
 }  // namespace triax::io

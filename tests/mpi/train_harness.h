@@ -112,6 +112,7 @@ class TinyRun {
   train::Trainer& trainer() { return *trainer_; }
   comm::ProcessGrid& grid() { return grid_; }
   const io::RunOptions& options() const { return options_; }
+  kernels::Device& device() { return *device_; }
   Arena& arena() { return arena_; }
 
  private:

@@ -1,0 +1,161 @@
+#!/usr/bin/env bash
+# Stopping and going on: bit for bit the straight run. Saves that are killed, that fail, that are damaged. triax ckpt.
+. "$(dirname "$0")/ckpt_lib.sh"
+
+model="--num-layers 4 --hidden-size 32 --num-attention-heads 4 --seq-length 32 --max-position-embeddings 32 --vocab-size 101
+  --make-vocab-size-divisible-by 8 --mock-data --micro-batch-size 1 --lr 1e-3 --min-lr 1e-4 --lr-decay-style cosine --peak-tflops 1
+  --no-tensorboard --clip-grad 1 --hidden-dropout 0.1 --attention-dropout 0.1"
+
+# resumes NAME RANKS OPTIONS...: 20 steps against 10+10 and 7+7+6.
+resumes() {
+  local name=$1 ranks=$2 every part
+  shift 2
+  train "$ranks" "$@" --train-iters 20 --run-dir "$name" --save "$name-save"
+  expect_code 0 $? "$name: straight"
+  for every in 10 7; do
+    for part in 1 2 3; do
+      [ $every = 10 ] && [ $part = 3 ] && continue
+      train "$ranks" "$@" --train-iters 20 --exit-interval $every --run-dir "$name-$every-$part" --save "$name-$every" \
+        --load "$name-$every"
+      expect_code 0 $? "$name: part $part of $every"
+    done
+    [ "$(steps "$name")" = "$(steps "$name-$every"-?)" ] || fail "$name: steps differ from $every after $every"
+    [ "$(steps "$name" | wc -l)" -ge 20 ] || fail "$name: steps are missing"
+    [ "$(content "$name-save")" = "$(content "$name-$every")" ] || fail "$name: content differs from $every after $every"
+  done
+}
+resumes fp32-dp2 2 --global-batch-size 8 --eval-iters 1 --eval-interval 5
+resumes bf16-tp2 2 --bf16 --tensor-model-parallel-size 2 --sequence-parallel --global-batch-size 4 --eval-iters 0
+resumes fp16-pp2 2 --fp16 --pipeline-model-parallel-size 2 --global-batch-size 4 --initial-loss-scale 65536 \
+  --loss-scale-window 4 --eval-iters 0
+resumes bf16-zb 4 --bf16 --pipeline-model-parallel-size 2 --pipeline-schedule zb-h1 --global-batch-size 8 --eval-iters 0 \
+  --async-save --save-interval 3 --keep-latest 2
+[ "$("$triax" ckpt ls bf16-zb-save --steps --format csv | wc -l)" -eq 3 ] || fail "--keep-latest 2 keeps others"
+resumes sgd 2 --optimizer sgd --tensor-model-parallel-size 2 --global-batch-size 4 --eval-iters 0 --ckpt-writers-per-node 1
+
+# Kill at every point of the second save: what is there is whole, and the run goes on to the same end.
+few="--global-batch-size 4 --eval-iters 0 --train-iters 9 --save-interval 3 --keep-latest 1"
+# shellcheck disable=SC2086
+train 2 $few --run-dir straight --save straight-save
+for point in 1 2 3 4 5 6 7 8 9 10 11 12; do
+  rank=$((point <= 6 ? point % 2 : 0))
+  # shellcheck disable=SC2086
+  train 2 $few --run-dir "killed-$point" --save "kill-$point" --inject "kill-save:$point:$rank:$((point < 12 ? 2 : 1))"
+  [ $? -ne 0 ] || fail "point $point: the run was not killed"
+  "$triax" ckpt verify "kill-$point" --all >verified || fail "point $point: $(cat verified)"
+  # shellcheck disable=SC2086
+  train 2 $few --run-dir "after-$point" --save "kill-$point" --load "kill-$point"
+  expect_code 0 $? "point $point: going on"
+  [ "$(steps straight | tail -3)" = "$(steps "after-$point" | tail -3)" ] || fail "point $point: other steps"
+  [ "$(content straight-save)" = "$(content "kill-$point")" ] || fail "point $point: other content"
+  [ "$(ls "kill-$point")" = "$(printf 'iter_0000009\nlatest_checkpointed_iteration.txt')" ] ||
+    fail "point $point: left behind: $(ls "kill-$point")"
+done
+
+# Saves that fail: not 0, the reason, the checkpoint before.
+# shellcheck disable=SC2086
+train 2 $few --run-dir full --save full-save --inject disk-full:60000
+expect_code 5 $? "disk full"
+grep -q 'cannot write full-save/iter_0000003.tmp/shard_0000[01].h5: .*File too large' err || fail "disk full is not told: $(cat err)"
+[ -z "$(ls full-save)" ] || fail "a failed save left $(ls full-save)"
+# shellcheck disable=SC2086
+train 2 $few --run-dir read-only --save /sys/triax
+expect_code 2 $? "read-only directory"
+grep -q -- '--save /sys/triax: cannot be written' err || fail "read-only is not told: $(cat err)"
+if mkdir tmpfs && mount -t tmpfs -o size=600k tmpfs tmpfs 2>/dev/null; then
+  # shellcheck disable=SC2086
+  train 2 $few --run-dir small --save tmpfs/x
+  expect_code 2 $? "no space at start"
+  grep -q 'free some space' err || fail "no space is not told: $(cat err)"
+  umount tmpfs
+else
+  echo "skipped: a file system of 600 kB cannot be mounted here"
+fi
+
+# Damage is named; by verify with the tensor, by a load with the file.
+copy() { rm -rf damaged && cp -r straight-save damaged; }
+shard=damaged/iter_0000009/shard_00001.h5
+copy
+offset=$(h5dump -p -H -d /exp_avg/model.layers.3.mlp.fc2.weight $shard | sed -n 's/.*OFFSET *\([0-9]*\).*/\1/p')
+printf '\377' | dd of=$shard bs=1 seek=$((offset + 5)) conv=notrunc 2>/dev/null
+"$triax" ckpt verify damaged >verified
+expect_code 4 $? "verify of a flipped byte"
+grep -q 'shard_00001.h5 is damaged.*values of exp_avg of model.layers.3.mlp.fc2.weight$' verified || fail "$(cat verified)"
+# shellcheck disable=SC2086
+train 2 $few --run-dir damaged-run --load damaged
+expect_code 5 $? "loading a flipped byte"
+grep -q 'exp_avg of model.layers.3.mlp.fc2.weight: .*shard_00001.h5 is damaged' err || fail "$(cat err)"
+copy
+truncate -s -1000 $shard
+"$triax" ckpt verify damaged >verified
+expect_code 4 $? "verify of a cut file"
+grep -q 'shard_00001.h5 is damaged.*it holds .*model.layers.3' verified || fail "$(cat verified)"
+copy
+rm $shard
+"$triax" ckpt verify damaged >verified
+expect_code 4 $? "verify without a shard"
+grep -q 'shard_00001.h5 is missing: it holds' verified || fail "$(cat verified)"
+# shellcheck disable=SC2086
+train 2 $few --run-dir missing-run --load damaged
+expect_code 5 $? "loading without a shard"
+grep -q 'shard_00001.h5 is missing' err || fail "$(cat err)"
+h5dump -d /weight/model.layers.3.mlp.fc2.weight damaged/iter_0000009/index.h5 | grep -q nan || fail "a missing shard does not show"
+copy
+printf '\377' | dd of=damaged/iter_0000009/index.h5 bs=1 seek=3000 conv=notrunc 2>/dev/null
+"$triax" ckpt verify damaged >verified
+expect_code 4 $? "verify of a damaged index"
+grep -q 'index.h5 is damaged' verified || fail "$(cat verified)"
+if command -v flock >/dev/null; then
+  copy
+  flock -x $shard sleep 30 &
+  holder=$!
+  sleep 0.3
+  # shellcheck disable=SC2086
+  train 2 $few --run-dir locked-run --load damaged
+  expect_code 5 $? "loading a locked file"
+  grep -q 'shard_00001.h5 is locked by process [0-9]* (\(flock\|sleep\))' err || fail "$(cat err)"
+  kill $holder
+fi
+command -v xxh128sum >/dev/null && ! (cd straight-save/iter_0000009 && xxh128sum -c checksums.xxh128 >/dev/null) && fail "xxh128sum"
+
+# triax ckpt.
+"$triax" ckpt reshard straight-save three --shards 3 >/dev/null || fail "reshard"
+[ "$(ls three/iter_0000009 | grep -c shard)" -eq 3 ] || fail "reshard made $(ls three/iter_0000009)"
+"$triax" ckpt verify three >/dev/null || fail "reshard is not whole"
+"$triax" ckpt diff straight-save three >diffed || fail "reshard differs: $(cat diffed)"
+"$triax" ckpt export straight-save plain.h5 --format hdf5 >/dev/null || fail "export"
+"$triax" ckpt diff straight-save plain.h5 >diffed || fail "the export differs: $(cat diffed)"
+[ "$(content plain.h5)" = "$(content straight-save)" ] || fail "the export has another content"
+h5diff plain.h5 straight-save/iter_0000009/index.h5 /weight /weight || fail "h5diff finds a difference"
+"$triax" ckpt diff straight-save sgd-save >diffed
+expect_code 4 $? "diff of different runs"
+grep -q '^momentum .*only in b' diffed || fail "$(cat diffed)"
+grep -q '^weight .* [0-9][0-9]* ' diffed || fail "$(cat diffed)"
+"$triax" ckpt diff straight-save sgd-save --kind weight --atol 10 >/dev/null || fail "diff with a tolerance"
+"$triax" ckpt export straight-save plain.h5 --format hdf5 >out 2>err
+expect_code 2 $? "export over a file"
+"$triax" ckpt ls nowhere >out 2>err
+expect_code 2 $? "ls of nothing"
+
+# Options that differ: Megatron-LM's rules.
+# shellcheck disable=SC2086
+train 2 $few --lr 2e-3 --train-iters 12 --run-dir other-lr --load straight-save
+expect_code 2 $? "another learning rate"
+grep -q 'lr 0.001 in the checkpoint, 0.002 in the run.*--override-opt_param-scheduler' err || fail "$(cat err)"
+# shellcheck disable=SC2086
+train 2 $few --lr 2e-3 --train-iters 12 --run-dir override --load straight-save --override-opt_param-scheduler
+expect_code 0 $? "--override-opt_param-scheduler"
+grep -q 'lr: 0.001 -> 0.002' err || fail "the difference is not listed: $(cat err)"
+# shellcheck disable=SC2086
+train 2 $few --lr 2e-3 --train-iters 12 --run-dir keep --load straight-save --use-checkpoint-opt_param-scheduler
+expect_code 0 $? "--use-checkpoint-opt_param-scheduler"
+[ "$(steps keep | tail -1 | cut -d' ' -f4)" = 0.0001 ] || fail "the checkpoint's schedule does not hold: $(steps keep)"
+# shellcheck disable=SC2086
+train 2 $few --num-layers 3 --run-dir other-model --load straight-save
+expect_code 2 $? "another model"
+grep -q 'num_layers 4 in the file, 3 in the run' err || fail "$(cat err)"
+# shellcheck disable=SC2086
+train 2 $few --finetune --run-dir finetune --load straight-save
+expect_code 0 $? "--finetune"
+[ "$(steps finetune | head -1 | cut -d' ' -f1,6)" = "1 4" ] || fail "--finetune does not begin anew: $(steps finetune)"
+exit $failed

@@ -1,0 +1,126 @@
+// The directory of --save: which step is loaded, in what order names change, what is kept and removed.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/error.h"
+#include "io/checkpoint/directory.h"
+#include "tests/unit/temporary_directory.h"
+
+namespace triax::io {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class SaveDirectory : public testing::Test {
+ protected:
+  void add(int64_t iteration, const std::string& content = "x") {
+    begin_step(path, iteration);
+    for (const char* file : {"/index.h5", "/checksums.xxh128"}) {
+      std::ofstream(unfinished_path(path, iteration) + file) << content;
+    }
+  }
+  void track(const std::string& text) { std::ofstream(path + "/" + kTrackerFile) << text; }
+  test::TemporaryDirectory directory;
+  std::string path = directory.path();
+};
+
+TEST_F(SaveDirectory, a_step_shows_when_published_and_the_tracker_follows) {
+  EXPECT_EQ(latest_step(path), std::nullopt);
+  add(3);
+  EXPECT_EQ(latest_step(path), std::nullopt);
+  std::vector<SavePoint> points;
+  publish_step(path, 3, [&](SavePoint point) {
+    points.push_back(point);
+    EXPECT_EQ(latest_step(path), 3);
+  });
+  EXPECT_THAT(points, ElementsAre(SavePoint::Renamed, SavePoint::TrackerWritten, SavePoint::Tracked));
+  EXPECT_EQ(tracked_step(path), 3);
+  EXPECT_EQ(resolve_checkpoint(path), path + "/iter_0000003");
+}
+
+TEST_F(SaveDirectory, the_tracker_decides_unless_its_step_is_gone) {
+  for (const int64_t step : {5, 12345678}) {
+    add(step);
+    publish_step(path, step);
+  }
+  EXPECT_THAT(complete_steps(path), ElementsAre(5, 12345678));
+  track("5\n");
+  EXPECT_EQ(latest_step(path), 5);
+  track("6\n");
+  EXPECT_EQ(latest_step(path), 12345678);
+  track("release\n");
+  EXPECT_THROW(latest_step(path), RunTimeError);
+  EXPECT_EQ(resolve_checkpoint(path, 5), path + "/iter_0000005");
+  EXPECT_EQ(resolve_checkpoint(path, 6), "");
+}
+
+TEST_F(SaveDirectory, a_step_saved_again_replaces_the_old_one) {
+  add(5, "old");
+  publish_step(path, 5);
+  add(5, "new");
+  publish_step(path, 5);
+  std::string content;
+  std::ifstream(path + "/iter_0000005/index.h5") >> content;
+  EXPECT_EQ(content, "new");
+  EXPECT_FALSE(std::filesystem::exists(path + "/iter_0000005.old"));
+  EXPECT_FALSE(std::filesystem::exists(path + "/iter_0000005.tmp"));
+}
+
+TEST_F(SaveDirectory, leftovers_go_and_steps_stay) {
+  add(1);
+  publish_step(path, 1);
+  add(2);
+  std::filesystem::create_directory(path + "/iter_0000009.old");
+  std::filesystem::create_directory(path + "/other.tmp");
+  remove_unfinished(path);
+  EXPECT_THAT(complete_steps(path), ElementsAre(1));
+  EXPECT_FALSE(std::filesystem::exists(path + "/iter_0000002.tmp"));
+  EXPECT_FALSE(std::filesystem::exists(path + "/iter_0000009.old"));
+  EXPECT_TRUE(std::filesystem::exists(path + "/other.tmp"));
+}
+
+TEST_F(SaveDirectory, retention_keeps_the_newest_and_the_multiples) {
+  const std::vector<int64_t> steps{10, 15, 20, 25, 30};
+  EXPECT_THAT(expired_steps(steps, {}), ElementsAre());
+  EXPECT_THAT(expired_steps(steps, {2, 0}), ElementsAre(10, 15, 20));
+  EXPECT_THAT(expired_steps(steps, {1, 10}), ElementsAre(15, 25));
+  EXPECT_THAT(expired_steps(steps, {9, 0}), ElementsAre());
+  for (const int64_t step : steps) {
+    add(step);
+    publish_step(path, step);
+  }
+  remove_steps(path, {10, 20});
+  EXPECT_THAT(complete_steps(path), ElementsAre(15, 25, 30));
+}
+
+TEST_F(SaveDirectory, two_runs_cannot_save_into_one_directory) {
+  const DirectoryLock mine(path);
+  const pid_t child = fork();
+  if (child == 0) {
+    try {
+      const DirectoryLock other(path);
+      _exit(1);
+    } catch (const ConfigError& error) {
+      _exit(std::string(error.what()).find(fmt::format("process {} on ", getppid())) == std::string::npos ? 2 : 0);
+    }
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+TEST_F(SaveDirectory, the_weights_file_of_an_earlier_version_is_found) {
+  std::ofstream(path + "/weights.h5") << "x";
+  EXPECT_EQ(resolve_checkpoint(path), path + "/weights.h5");
+  EXPECT_EQ(resolve_checkpoint(path + "/nowhere"), "");
+}
+
+}  // namespace
+}  // namespace triax::io

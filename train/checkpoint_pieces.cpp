@@ -1,0 +1,162 @@
+#include "train/checkpoint_pieces.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "comm/phantom.h"
+#include "kernels/null_device.h"
+#include "model/stage.h"
+
+namespace triax::train {
+namespace {
+
+using parallel::Parameter;
+
+enum class Copies { Skip, Take };
+
+/// Calls f(parameter, flat range inside its true elements, offset in the state arrays).
+template <class F>
+void for_each_part(const parallel::ParameterStore& store, const std::vector<StateRange>& ranges, Copies copies, F f) {
+  for (const StateRange& range : ranges) {
+    for (const Parameter& p : store.parameters()) {
+      if (copies == Copies::Skip && (p.spec.replica != 0 || p.tied_copy)) continue;
+      const FlatRange part{std::max(p.offset, range.flat.begin), std::min(p.offset + p.true_numel(), range.flat.end)};
+      if (part.size() > 0) f(p, part, range.state + part.begin - range.flat.begin);
+    }
+  }
+}
+
+io::Piece piece_of(const char* kind, const Parameter& p, const FlatRange& part, Tensor data) {
+  return {kind, p.name, p.spec, part.begin - p.offset, part.end - p.offset, data};
+}
+
+struct State {
+  const char* kind;
+  Tensor values;
+};
+
+std::vector<FlatRange> owned_of(const Optimizer& optimizer) { return {optimizer.owned()}; }
+
+std::vector<State> moments_of(const Optimizer& optimizer) {
+  std::vector<State> states{{io::kExpAvg, optimizer.exp_avg()},
+                            {io::kExpAvgSq, optimizer.exp_avg_sq()},
+                            {io::kMomentum, optimizer.momentum()}};
+  std::erase_if(states, [](const State& state) { return !state.values; });
+  return states;
+}
+
+}  // namespace
+
+std::vector<StateRange> replica_share(const std::vector<FlatRange>& owned, int index, int count) {
+  int64_t total = 0;
+  for (const FlatRange& range : owned) total += range.size();
+  const auto border = [&](int64_t i) {
+    const int64_t even = total * i / count;
+    return i == count ? total : even / parallel::kParameterAlignment * parallel::kParameterAlignment;
+  };
+  const int64_t first = border(index);
+  const int64_t last = border(index + 1);
+  std::vector<StateRange> share;
+  int64_t at = 0;
+  for (const FlatRange& range : owned) {
+    const int64_t begin = std::max(first, at);
+    const int64_t end = std::min(last, at + range.size());
+    if (begin < end) share.push_back({{range.begin + begin - at, range.begin + end - at}, begin});
+    at += range.size();
+  }
+  return share;
+}
+
+std::vector<io::Piece> pieces_to_save(Trainer& trainer, comm::ProcessGrid& grid, WithOptimizer with_optimizer) {
+  const Optimizer& optimizer = *trainer.optimizer();
+  const parallel::ParameterStore& store = trainer.store();
+  const Tensor weight = store.flat_weight();
+  const std::vector<StateRange> share = replica_share(owned_of(optimizer), grid.data().rank(), grid.data().size());
+  std::vector<State> states;
+  if (with_optimizer == WithOptimizer::Yes) {
+    states = moments_of(optimizer);
+    if (weight.dtype() != optimizer.master().dtype()) states.push_back({io::kMaster, optimizer.master()});
+  }
+  std::vector<io::Piece> pieces;
+  for_each_part(store, share, Copies::Skip, [&](const Parameter& p, const FlatRange& part, int64_t at) {
+    pieces.push_back(piece_of(io::kWeight, p, part, weight.range(part.begin, part.end)));
+    for (const State& state : states) {
+      pieces.push_back(piece_of(state.kind, p, part, state.values.range(at, at + part.size())));
+    }
+  });
+  return pieces;
+}
+
+std::vector<io::Piece> pieces_to_load(Trainer& trainer, const io::CheckpointReader& reader,
+                                      WithOptimizer with_optimizer) {
+  const parallel::ParameterStore& store = trainer.store();
+  const Optimizer* optimizer = trainer.optimizer();
+  const Tensor source = optimizer != nullptr ? optimizer->master() : trainer.weight_source();
+  // A trainer without optimizer wants what the forward pass used.
+  const bool has_master = optimizer != nullptr && reader.has_kind(io::kMaster);
+  std::vector<State> states{{has_master ? io::kMaster : io::kWeight, source}};
+  if (optimizer != nullptr && with_optimizer == WithOptimizer::Yes) {
+    for (const State& state : moments_of(*optimizer)) states.push_back(state);
+  }
+  const std::vector<FlatRange> owned =
+      optimizer != nullptr ? owned_of(*optimizer) : std::vector<FlatRange>{{0, store.numel()}};
+  std::vector<io::Piece> pieces;
+  for_each_part(store, replica_share(owned, 0, 1), Copies::Take,
+                [&](const Parameter& p, const FlatRange& part, int64_t at) {
+                  for (const State& state : states) {
+                    pieces.push_back(piece_of(state.kind, p, part, state.values.range(at, at + part.size())));
+                  }
+                });
+  return pieces;
+}
+
+std::vector<TensorShape> model_tensors(const model::ModelConfig& model) {
+  kernels::ReserveProvider memory;
+  Arena arena(memory);
+  comm::GroupInfo alone;
+  alone.name = "tp";
+  alone.world_ranks = {0};
+  comm::PhantomCommunicator tensor(alone, memory);
+  parallel::LayerContext context;
+  context.arena = &arena;
+  context.tensor = &tensor;
+  model::StageOptions stage;
+  stage.model = model;
+  // Rotary tables hold no parameters and would be computed for nothing.
+  if (model.position == model::PositionType::Rope) stage.model.position = model::PositionType::None;
+  stage.layers = parallel::make_layer_map(model.num_layers, 1, 1, 0, 0, {});
+  parallel::ParameterStore store;
+  const auto chunks = model::make_chunks(stage, context, store);
+  std::map<std::string, std::vector<int64_t>> shapes;
+  for (const Parameter& p : store.parameters()) {
+    if (!p.tied_copy) shapes[p.name] = p.spec.global_shape;
+  }
+  std::vector<TensorShape> tensors;
+  for (const auto& [name, shape] : shapes) tensors.push_back({name, shape});
+  return tensors;
+}
+
+std::vector<std::string> tensor_differences(const io::CheckpointReader& reader, const model::ModelConfig& model) {
+  std::map<std::string, std::vector<int64_t>> wanted;
+  for (const TensorShape& tensor : model_tensors(model)) wanted[tensor.name] = tensor.shape;
+  std::vector<std::string> found;
+  for (const auto& [name, shape] : wanted) {
+    const io::TensorInfo* stored = reader.find(io::kWeight, name);
+    if (stored == nullptr) {
+      found.push_back("tensor " + name + " is missing");
+    } else if (stored->shape != shape) {
+      found.push_back(fmt::format("tensor {} has shape [{}], the model wants [{}]", name,
+                                  fmt::join(stored->shape, ", "), fmt::join(shape, ", ")));
+    }
+  }
+  for (const io::TensorInfo& tensor : reader.tensors()) {
+    if (!wanted.contains(tensor.name)) {
+      found.push_back(fmt::format("{} of tensor {} is not in the model", tensor.kind, tensor.name));
+    }
+  }
+  return found;
+}
+
+}  // namespace triax::train
