@@ -89,7 +89,7 @@ copy
 truncate -s -1000 $shard
 "$triax" ckpt verify damaged >verified
 expect_code 4 $? "verify of a cut file"
-grep -q 'shard_00001.h5 is damaged.*it holds .*model.layers.3' verified || fail "$(cat verified)"
+grep -q 'shard_00001.h5 is damaged.*it holds exp_avg of model.layers.1.* and [0-9]* more' verified || fail "$(cat verified)"
 copy
 rm $shard
 "$triax" ckpt verify damaged >verified
