@@ -25,7 +25,12 @@ constexpr Subcommand kSubcommands[] = {
      ckpt_verify},
     {"diff", "A B [--atol X] [--rtol X] [--kind K]... [--format table|json|csv]",
      "tensor by tensor; bit by bit without tolerances", ckpt_diff},
-    {"export", "FROM TO --format FORMAT [--step N] [--kind K]...", "a copy in another format", ckpt_export},
+    {"export",
+     "FROM TO --format FORMAT [--step N] [--kind K]...; safetensors: [--dtype fp32|bf16|fp16] [--max-shard-size 5GB] "
+     "[--no-tokenizer] [--tokenizer-model F] [--vocab-file F --merge-file F]",
+     "a copy in another format", ckpt_export},
+    {"import", "FROM TO [--format FORMAT] [--dtype fp32|bf16|fp16] [--no-tokenizer]",
+     "a checkpoint of iteration 0, with weights only, in the --save directory TO", ckpt_import},
     {"reshard", "FROM TO --shards N [--step N]", "a copy in N shards, in the --save directory TO", ckpt_reshard},
 };
 
@@ -36,6 +41,8 @@ std::string usage() {
   for (const Subcommand& s : kSubcommands) text += fmt::format("  {:<8} {}\n", s.name, s.summary);
   text += "\nFormats of export:\n";
   for (const CopyFormat& f : export_formats()) text += fmt::format("  {:<12} {}\n", f.name, f.summary);
+  text += "Formats of import:\n";
+  for (const CopyFormat& f : import_formats()) text += fmt::format("  {:<12} {}\n", f.name, f.summary);
   return text +
          "\nPATH, A, B, FROM: a --save directory (its latest checkpoint, or that of --step), one checkpoint's "
          "directory, or "

@@ -19,8 +19,10 @@ const std::map<std::string, std::vector<std::string>>& options_by_command() {
       {"ls", {"step", "steps", "hash", "format"}},
       {"verify", {"step", "all"}},
       {"diff", {"step", "atol", "rtol", "kind", "format"}},
-      {"export", {"step", "kind", "format"}},
-      {"import", {"format"}},
+      {"export",
+       {"step", "kind", "format", "dtype", "max-shard-size", "no-tokenizer", "tokenizer-model", "vocab-file",
+        "merge-file"}},
+      {"import", {"format", "dtype", "no-tokenizer"}},
       {"reshard", {"step", "shards"}}};
   return kOptions;
 }
@@ -36,6 +38,12 @@ void declare(const std::string& name, CkptOptions& o, po::options_description& o
   if (name == "rtol") add("rtol", po::value(&o.relative));
   if (name == "kind") add("kind", po::value(&o.kinds)->composing());
   if (name == "shards") add("shards", po::value(&o.shards));
+  if (name == "dtype") add("dtype", po::value(&o.dtype));
+  if (name == "max-shard-size") add("max-shard-size", po::value(&o.most_file_size));
+  if (name == "no-tokenizer") add("no-tokenizer", po::bool_switch(&o.no_tokenizer));
+  if (name == "tokenizer-model") add("tokenizer-model", po::value(&o.tokenizer_model));
+  if (name == "vocab-file") add("vocab-file", po::value(&o.vocab_file));
+  if (name == "merge-file") add("merge-file", po::value(&o.merge_file));
 }
 
 void check(const std::string& command, const CkptOptions& o, size_t paths) {

@@ -15,6 +15,11 @@ struct CkptOptions {
   int shards = 0;
   bool hash = false, steps = false, all = false;
   double absolute = 0, relative = 0;
+  // Copies in Hugging Face's form.
+  std::string dtype;                   ///< empty: as stored
+  std::string most_file_size = "5GB";  ///< of one safetensors file
+  bool no_tokenizer = false;
+  std::string tokenizer_model, vocab_file, merge_file;
 };
 
 /// Throws ConfigError naming `command`: an option that it does not have, a wrong value, another number of paths.

@@ -43,16 +43,6 @@ std::string read_text(const fs::path& path) {
   return std::move(text).str();
 }
 
-void refuse_other_weights(const std::string& directory) {
-  std::error_code ignored;
-  for (const fs::directory_entry& entry : fs::directory_iterator(directory, ignored)) {
-    const std::string name = entry.path().filename().string();
-    if (!name.ends_with(".safetensors") && name != kSafetensorsIndex) continue;
-    throw ConfigError(
-        fmt::format("{}: already holds weights ({}); name another directory, or empty this one", directory, name));
-  }
-}
-
 /// Parts one after the other, in the source's type, then in the wanted type and order.
 void export_tensor(const TensorSource& source, const HubTensor& tensor, DType dtype, Values& ours, Values& theirs,
                    SafetensorsWriter& writer) {
@@ -82,6 +72,16 @@ bool is_buffer(const std::string& name) {
 }
 
 }  // namespace
+
+void refuse_other_weights(const std::string& directory) {
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.ends_with(".safetensors") && name != kSafetensorsIndex) continue;
+    throw ConfigError(
+        fmt::format("{}: already holds weights ({}); name another directory, or empty this one", directory, name));
+  }
+}
 
 void export_hub(const TensorSource& source, const model::ModelConfig& config, const std::string& directory,
                 const HubExport& options) {

@@ -35,6 +35,9 @@ struct HubExport {
   int64_t most_file_bytes = 5'000'000'000;
   HubTokens tokens;
 };
+/// Throws ConfigError when `directory` holds *.safetensors or their index.
+void refuse_other_weights(const std::string& directory);
+
 /// Writes config.json and the weights. Throws ConfigError where the model is of neither family or the directory
 /// already holds weights.
 void export_hub(const TensorSource& source, const model::ModelConfig& config, const std::string& directory,
