@@ -7,6 +7,22 @@
 namespace triax::io {
 namespace {
 
+/// fp64 to 16 bits through fp32 rounded to odd: so the second rounding rounds as if it were the only one.
+float wide_for_narrow(double value) {
+  auto rounded = static_cast<float>(value);
+  if (static_cast<double>(rounded) == value || value != value) return rounded;
+  uint32_t bits;
+  std::memcpy(&bits, &rounded, 4);
+  const bool away = (static_cast<double>(rounded) > value) == (value > 0);
+  if (away) --bits;  // towards zero first; infinity becomes the largest number
+  bits |= 1;
+  std::memcpy(&rounded, &bits, 4);
+  return rounded;
+}
+template <class T>
+float wide_for_narrow(T x) {
+  return static_cast<float>(x);
+}
 double wide(double x) { return x; }
 float wide(float x) { return x; }
 float wide(bf16 x) { return static_cast<float>(x); }
@@ -20,7 +36,7 @@ void convert_values(Tensor from, Tensor to) {
     if constexpr (sizeof(To) >= 4) {
       y[i] = static_cast<To>(wide(x[i]));
     } else {
-      y[i] = To(static_cast<float>(wide(x[i])));
+      y[i] = To(wide_for_narrow(x[i]));
     }
   }
 }

@@ -12,7 +12,8 @@
 #include <sstream>
 
 #include "base/error.h"
-#include "io/hugging_face/convert.h"
+#include "io/checkpoint/convert.h"
+#include "io/hugging_face/transpose.h"
 
 namespace triax::io {
 namespace {
@@ -57,7 +58,7 @@ void export_tensor(const TensorSource& source, const HubTensor& tensor, DType dt
     done += count;
   }
   std::span<std::byte> result = theirs.resize(numel, dtype);
-  convert_elements(read, source.dtype(), result, dtype);
+  convert(Tensor(read.data(), source.dtype(), {numel}), Tensor(result.data(), dtype, {numel}));
   if (tensor.storage == Storage::Transposed) {
     const std::span<std::byte> turned = ours.resize(numel, dtype);
     transpose_elements(result, shape[0], shape[1], size_of(dtype), turned);
@@ -165,8 +166,11 @@ void HubModel::copy_to(TensorSink& sink, DType dtype) const {
     const SafetensorsDirectory::Item item = find(tensor.name);
     const std::vector<int64_t> shape = tensor.our_shape();
     const int64_t numel = product(shape);
+    const DType stored = *dtype_of_safetensors(item.entry->type);
+    const std::span<std::byte> aligned = turned.resize(numel, stored);  // a file's tensors lie at any byte
+    std::copy(item.bytes().begin(), item.bytes().end(), aligned.begin());
     std::span<std::byte> result = values.resize(numel, dtype);
-    convert_elements(item.bytes(), *dtype_of_safetensors(item.entry->type), result, dtype);
+    convert(Tensor(aligned.data(), stored, {numel}), Tensor(result.data(), dtype, {numel}));
     if (tensor.storage == Storage::Transposed) {
       const std::span<std::byte> ours = turned.resize(numel, dtype);
       transpose_elements(result, shape[1], shape[0], size_of(dtype), ours);

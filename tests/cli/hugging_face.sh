@@ -67,6 +67,23 @@ cp "$fixtures/gpt2/config.json" with_tokenizer
 expect 2 'ids, config.json vocab_size 61' ckpt import with_tokenizer x2
 expect 0 'tokenizer files: none' ckpt import with_tokenizer x2 --no-tokenizer
 
+# A model with a tokenizer: its files go out, its ids into config.json, and back in: the same tokenizer samples.
+files=(--vocab-file "$tokenizer/vocab.json" --merge-file "$tokenizer/merges.txt")
+printf 'It is a truth universally acknowledged, that a single man in possession of a good fortune\n%.0s' 1 2 3 4 5 6 7 8 >text
+expect 0 '' "$triax" data build --input text --append-eod --tokenizer-type GPT2BPETokenizer "${files[@]}" --output-prefix d
+expect 0 'iteration        1/       1' "${MPIEXEC:-mpiexec}" -n 1 "$triax" train --num-layers 2 --hidden-size 32 --num-attention-heads 4 \
+  --seq-length 16 --max-position-embeddings 16 --data-path d_text_document --split 1,0,0 --eval-iters 0 --micro-batch-size 1 \
+  --tokenizer-type GPT2BPETokenizer "${files[@]}" --lr 1e-3 --train-iters 1 --run-dir run.words --save words
+expect 0 'tokenizer files: vocab.json, merges.txt' ckpt export words words.hub --format safetensors
+cmp -s "$tokenizer/vocab.json" words.hub/vocab.json || fault "vocab.json is another file"
+grep -qE '"eos_token_id": [0-9]+' words.hub/config.json || fault "config.json has no eos_token_id"
+expect 0 'tokenizer files: vocab.json, merges.txt' ckpt import words.hub words.again
+expect 0 '' ckpt diff words words.again --kind weight
+expect 0 'It is' "${MPIEXEC:-mpiexec}" -n 1 "$triax" sample --load words.again --prompt 'It is' --max-new-tokens 2
+expect 2 "the tokenizer's file 'gone.json' is not there" ckpt export words x8 --format safetensors --vocab-file gone.json
+head -n 100 "$tokenizer/merges.txt" >few.txt
+expect 2 'the checkpoint was trained with' ckpt export words x9 --format safetensors --merge-file few.txt
+
 # What is not computed here is refused by its key.
 refuse() {
   rm -rf refused

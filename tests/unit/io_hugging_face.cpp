@@ -10,8 +10,9 @@
 
 #include "base/error.h"
 #include "comm/phantom.h"
-#include "io/hugging_face/convert.h"
+#include "io/checkpoint/convert.h"
 #include "io/hugging_face/tokenizer_files.h"
+#include "io/hugging_face/transpose.h"
 #include "io/hugging_face/weights_tensors.h"
 #include "model/presets.h"
 #include "model/stage.h"
@@ -268,12 +269,12 @@ TEST(HubModel, tensors_must_be_those_of_the_configuration) {
               HasSubstr("already holds weights (model.safetensors)"));
 }
 
-TEST(ConvertElements, rounds_once_to_nearest_even) {
-  const std::vector<double> values = {
+TEST(Convert, rounds_once_to_nearest_even) {
+  std::vector<double> values = {
       1.0, 1.0 + 0x1p-8, 1.0 + 0x1p-8 + 0x1p-40, 1.0 + 3 * 0x1p-8, -1.0 - 0x1p-8 - 0x1p-40, 1e300, -1e300, 0.0, -0.0};
   std::vector<bf16> narrow(values.size());
-  convert_elements(std::as_bytes(std::span(values)), DType::Float64, std::as_writable_bytes(std::span(narrow)),
-                   DType::BFloat16);
+  const auto numel = static_cast<int64_t>(values.size());
+  convert(Tensor(values.data(), DType::Float64, {numel}), Tensor(narrow.data(), DType::BFloat16, {numel}));
   const double infinity = std::numeric_limits<double>::infinity();
   const std::vector<double> wanted = {1, 1, 1 + 0x1p-7, 1 + 2 * 0x1p-7, -1 - 0x1p-7, infinity, -infinity, 0, -0.0};
   for (size_t i = 0; i < values.size(); ++i) {
@@ -281,8 +282,7 @@ TEST(ConvertElements, rounds_once_to_nearest_even) {
   }
   EXPECT_TRUE(std::signbit(static_cast<float>(narrow.back())));
   std::vector<double> back(values.size());
-  convert_elements(std::as_bytes(std::span(narrow)), DType::BFloat16, std::as_writable_bytes(std::span(back)),
-                   DType::Float64);
+  convert(Tensor(narrow.data(), DType::BFloat16, {numel}), Tensor(back.data(), DType::Float64, {numel}));
   EXPECT_EQ(back, wanted);
 }
 
