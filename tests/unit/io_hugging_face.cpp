@@ -11,9 +11,9 @@
 #include "base/error.h"
 #include "comm/phantom.h"
 #include "io/checkpoint/convert.h"
+#include "io/hugging_face/checkpoint_tensors.h"
 #include "io/hugging_face/tokenizer_files.h"
 #include "io/hugging_face/transpose.h"
-#include "io/hugging_face/weights_tensors.h"
 #include "model/presets.h"
 #include "model/stage.h"
 #include "tests/unit/temporary_directory.h"
@@ -159,18 +159,17 @@ TEST(HubConfig, models_of_neither_family_are_not_exported) {
   EXPECT_THAT(fault_of([&] { hub_family(partial); }), HasSubstr("--rotary-percent 0.5"));
 }
 
-/// fixture -> weights file -> Hugging Face directory. Returns the directory.
+/// fixture -> checkpoint -> Hugging Face directory. Returns the directory.
 std::string round_trip(const std::string& from, const TemporaryDirectory& work, DType dtype, int64_t most) {
   const HubModel hub(from);
-  WeightsHeader header;
-  header.model = hub.config().model;
-  header.dtype = dtype;
-  WeightsWriter writer(work.file("weights.h5"), header);
-  WeightsSink sink(writer);
+  CheckpointHeader header;
+  header.weights.model = hub.config().model;
+  header.weights.dtype = dtype;
+  CheckpointSink sink(work.file("checkpoint"), header, 0);
   hub.copy_to(sink, dtype);
-  writer.commit();
-  const WeightsReader reader(work.file("weights.h5"));
-  export_hub(WeightsSource(reader), reader.header().model, work.file("out"), {dtype, most, {}});
+  sink.commit();
+  CheckpointReader reader(resolve_checkpoint(work.file("checkpoint")));
+  export_hub(CheckpointSource(reader, kWeight), reader.header().weights.model, work.file("out"), {dtype, most, {}});
   return work.file("out");
 }
 
@@ -260,13 +259,47 @@ TEST(HubModel, tensors_must_be_those_of_the_configuration) {
                           })),
               HasSubstr("lm_head.weight differs from transformer.wte.weight"));
   // An export never mixes with what is there.
-  const WeightsHeader header;
   class None final : public TensorSource {
     DType dtype() const override { return DType::Float32; }
     void read(const std::string&, const std::vector<int64_t>&, Tensor) const override {}
   };
   EXPECT_THAT(fault_of([&] { export_hub(None(), model::find_preset("t0")->config, work.file("prefix"), {}); }),
               HasSubstr("already holds weights (model.safetensors)"));
+}
+
+TEST(CheckpointSource, says_what_it_cannot_give) {
+  const TemporaryDirectory work;
+  CheckpointHeader header;
+  header.weights.model = model::find_preset("t0")->config;
+  {
+    CheckpointSink sink(work.path(), header, 0);
+    std::vector<float> values(64);
+    sink.write("model.norm.weight", {64}, Tensor(values.data(), DType::Float32, {64}));
+    sink.commit();
+  }
+  CheckpointReader reader(resolve_checkpoint(work.path()));
+  const CheckpointSource source(reader, kWeight);
+  std::vector<float> out(64);
+  const Tensor view(out.data(), DType::Float32, {64});
+  EXPECT_EQ(fault_of([&] { source.read("model.norm.weight", {64}, view); }), "");
+  EXPECT_THAT(fault_of([&] { source.read("model.norm.bias", {64}, view); }),
+              HasSubstr("model.norm.bias of kind weight is missing"));
+  EXPECT_THAT(fault_of([&] {
+                source.read("model.norm.weight", {8, 8}, view);
+              }),
+              HasSubstr("has shape [64], the model wants [8, 8]"));
+  EXPECT_THAT(fault_of([&] { CheckpointSource(reader, kMaster); }), HasSubstr("has no tensors of kind master"));
+  header.weights.model.norm = model::NormType::RMSNorm;
+  EXPECT_THAT(fault_of([&] { CheckpointSink(work.path(), header, 0); }), HasSubstr("exists already"));
+  header.weights.iteration = 1;
+  CheckpointSink other(work.path(), header, 0);
+  other.write("model.norm.gain", {64}, view);
+  other.commit();
+  EXPECT_THAT(fault_of([&] {
+                CheckpointReader again(resolve_checkpoint(work.path(), 1));
+                CheckpointSource(again, kWeight);
+              }),
+              HasSubstr("for Llama it has"));
 }
 
 TEST(Convert, rounds_once_to_nearest_even) {

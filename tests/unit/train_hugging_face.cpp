@@ -5,12 +5,12 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "io/hugging_face/weights_tensors.h"
+#include "io/hugging_face/checkpoint_tensors.h"
 #include "io/options/validate.h"
-#include "io/weights/transfer.h"
 #include "kernels/cpu/cpu_device.h"
 #include "tests/unit/temporary_directory.h"
 #include "train/batch_source.h"
+#include "train/checkpoint_pieces.h"
 #include "train/program_builder.h"
 #include "train/trainer.h"
 
@@ -22,10 +22,10 @@ std::string fixture(const std::string& name) {
 }
 
 /// Logits [tokens][V] of the imported model, in fp32.
-std::vector<std::vector<float>> logits_of(const std::string& weights, const std::vector<int32_t>& tokens) {
-  const io::WeightsReader reader(weights);
+std::vector<std::vector<float>> logits_of(const std::string& checkpoint, const std::vector<int32_t>& tokens) {
+  io::CheckpointReader reader(io::resolve_checkpoint(checkpoint));
   io::RunOptions options;
-  options.model = reader.header().model;
+  options.model = reader.header().weights.model;
   options.model.seq_length = static_cast<int64_t>(tokens.size());
   options.batch.micro_batch_size = options.batch.global_batch_size = 1;
   options.control.skip_train = true;
@@ -35,7 +35,7 @@ std::vector<std::vector<float>> logits_of(const std::string& weights, const std:
   Arena arena(device.memory());
   comm::ProcessGrid grid(comm::PhantomRank{}, grid_options(options));
   Trainer trainer(grid, device, arena, options, Use::Evaluate);
-  io::load_weights(reader, trainer.store(), trainer.weight_source());
+  for (const io::Piece& piece : pieces_to_load(trainer, reader, WithOptimizer::No)) reader.read(piece);
   trainer.weights_changed();
   io::MicroBatch batch;
   batch.tokens = tokens;
@@ -58,16 +58,15 @@ std::vector<std::vector<float>> logits_of(const std::string& weights, const std:
 void expect_logits(const std::string& name) {
   const test::TemporaryDirectory work;
   const io::HubModel hub(fixture(name));
-  io::WeightsHeader header;
-  header.model = hub.config().model;
-  header.dtype = DType::Float32;
-  io::WeightsWriter writer(work.file("weights.h5"), header);
-  io::WeightsSink sink(writer);
+  io::CheckpointHeader header;
+  header.weights.model = hub.config().model;
+  header.weights.dtype = DType::Float32;
+  io::CheckpointSink sink(work.path(), header, 0);
   hub.copy_to(sink, DType::Float32);
-  writer.commit();
+  sink.commit();
   const nlohmann::json golden = nlohmann::json::parse(test::read_file(fixture(name) + "/logits.json"));
   const auto tokens = golden["tokens"].get<std::vector<int32_t>>();
-  const auto found = logits_of(work.file("weights.h5"), tokens);
+  const auto found = logits_of(work.path(), tokens);
   double worst = 0, largest = 0;
   for (size_t row = 0; row < tokens.size(); ++row) {
     for (size_t id = 0; id < found[row].size(); ++id) {
