@@ -83,9 +83,9 @@ std::vector<OptionEntry> zero_entries(MemRequest& r) {
   return all;
 }
 
-/// The stage, from either name.
+/// The stage, from any of its names; the table's own (FSDP's) have set options.parallel.zero_stage.
 int zero_stage(const MemRequest& r) {
-  if (r.zero_stage.empty()) return r.distributed_optimizer ? 1 : 0;
+  if (r.zero_stage.empty()) return std::max(r.distributed_optimizer ? 1 : 0, r.options.parallel.zero_stage);
   if (r.zero_stage == "0" && r.distributed_optimizer) {
     throw ConfigError("--zero-stage 0: contradicts --use-distributed-optimizer, which is stage 1; give one of the two");
   }

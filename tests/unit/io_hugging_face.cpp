@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "comm/phantom.h"
 #include "io/checkpoint/convert.h"
+#include "io/hugging_face/byte_size.h"
 #include "io/hugging_face/checkpoint_tensors.h"
 #include "io/hugging_face/tokenizer_files.h"
 #include "io/hugging_face/transpose.h"
@@ -300,6 +301,16 @@ TEST(CheckpointSource, says_what_it_cannot_give) {
                 CheckpointSource(again, kWeight);
               }),
               HasSubstr("for Llama it has"));
+}
+
+TEST(ByteSize, units_of_both_kinds) {
+  EXPECT_EQ(parse_byte_size("5GB"), 5'000'000'000);
+  EXPECT_EQ(parse_byte_size("1.5KB"), 1500);
+  EXPECT_EQ(parse_byte_size("1GiB"), int64_t{1} << 30);
+  EXPECT_EQ(parse_byte_size("7"), 7);
+  for (const char* text : {"", "GB", "0", "-1GB", "5 GB", "5gb", "1e30GB", "nanGB"}) {
+    EXPECT_EQ(parse_byte_size(text), std::nullopt) << text;
+  }
 }
 
 TEST(Convert, rounds_once_to_nearest_even) {
