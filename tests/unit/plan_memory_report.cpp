@@ -1,4 +1,5 @@
 // The two engines of the memory report: what they agree on exactly, and that a short step stands for a long one.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "io/options/options.h"
@@ -54,6 +55,54 @@ TEST(MemoryReport, states_agree_with_the_trainer_once_padding_is_added) {
       EXPECT_EQ(peak(MemoryCategory::Gradients), m.states.gradients + widths.gradients * f.alignment);
       EXPECT_EQ(peak(MemoryCategory::Optimizer), m.states.optimizer + widths.optimizer * f.alignment);
     }
+  }
+}
+
+// Under ZeRO each rank holds its share of the padded flat arrays, whole units at a time; the formula's share differs
+// by that padding only.
+TEST(MemoryReport, shards_agree_with_the_trainer_once_padding_is_added) {
+  for (const io::OptionEntry& entry : io::option_table()) {
+    io::RunOptions scratch;
+    if (entry.name == "zero-stage" && !entry.set(scratch, {"3"}).empty()) GTEST_SKIP() << "the trainer has no ZeRO yet";
+  }
+  struct Case {
+    int stage;
+    std::vector<std::string> more;
+    int64_t group;    // g: states
+    int64_t weights;  // ranks over which weights are cut; 1: whole
+  };
+  const std::vector<Case> cases = {{1, {}, 8, 1},
+                                   {2, {}, 8, 1},
+                                   {2, {"--zero-shard-group", "2"}, 2, 1},
+                                   {3, {}, 8, 8},
+                                   {3, {"--zero-shard-group", "4"}, 4, 4},
+                                   {3, {"--zero-hpz-partition-size", "2"}, 8, 2}};
+  for (const Case& c : cases) {
+    SCOPED_TRACE(fmt::format("stage {}, g {}, weights over {}", c.stage, c.group, c.weights));
+    std::vector<std::string> args = {"--model",
+                                     "t1",
+                                     "--global-batch-size",
+                                     "16",
+                                     "--zero-stage",
+                                     std::to_string(c.stage),
+                                     "--zero-param-persistence-threshold",
+                                     "0"};
+    args.insert(args.end(), c.more.begin(), c.more.end());
+    const io::RunOptions options = options_of(args, 8);
+    MemoryTerms terms;
+    terms.zero = {c.stage, 8, c.group, c.weights == c.group || c.weights == 1 ? 0 : c.weights};
+    const model::StageMemory m = memory_by_formula(options, terms)[0];
+    const train::MemoryForecast f = exact_memory(options, 2, ExactScope::All).stages[0].forecast;
+    const auto peak = [&](MemoryCategory category) { return f.ledger.peak[static_cast<size_t>(category)]; };
+    const int64_t stored = f.parameters + f.alignment;
+    EXPECT_EQ(f.parameters, m.parameters);
+    EXPECT_EQ(stored % (32 * c.group), 0);
+    EXPECT_EQ(peak(MemoryCategory::Parameters), 2 * stored / c.weights);
+    EXPECT_EQ(peak(MemoryCategory::Gradients), 4 * stored / (c.stage >= 2 ? c.group : 1));
+    EXPECT_EQ(peak(MemoryCategory::Optimizer), 12 * stored / c.group);
+    const int64_t whole = m.parameters + m.states.padding_elements;
+    EXPECT_EQ(m.states.optimizer, 12 * whole / c.group);
+    EXPECT_LT(stored - whole, 32 * 8 * 16);
   }
 }
 
