@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <functional>
+#include <random>
 
 #include "base/error.h"
 #include "io/safetensors/directory.h"
@@ -94,6 +95,32 @@ TEST(SafetensorsFormat, every_malformed_file_is_refused_with_its_fault) {
     EXPECT_THAT(fault_of([&, &file = bytes] { parse(file); }), HasSubstr(words)) << bytes;
     EXPECT_THAT(fault_of([&, &file = bytes] { parse(file); }), HasSubstr("x.safetensors: not a valid"));
   }
+}
+
+// Bytes of the header changed, cut and doubled at random: read, or refused; never anything else.
+TEST(SafetensorsFormat, random_damage_is_read_or_refused) {
+  const std::string whole = test::read_file(fixture("gpt2/model.safetensors"));
+  const uint64_t header = 8 + SafetensorsFile(fixture("gpt2/model.safetensors")).header().data_begin;
+  std::mt19937_64 random(5);
+  int refused = 0;
+  for (int i = 0; i < 2000; ++i) {
+    std::string bytes = whole;
+    const size_t at = random() % header;
+    const uint64_t kind = random() % 4;
+    if (kind == 0) bytes[at] = static_cast<char>(random());
+    if (kind == 1) bytes.erase(at, 1 + random() % 20);
+    if (kind == 2) bytes.insert(at, bytes.substr(random() % header, random() % 40));
+    if (kind == 3) bytes.resize(random() % bytes.size());
+    try {
+      const SafetensorsHeader found = parse(bytes);
+      for (const SafetensorsEntry& entry : found.entries) {
+        ASSERT_LE(found.data_begin + entry.end, static_cast<int64_t>(bytes.size()));
+      }
+    } catch (const RunTimeError&) {
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 1500);
 }
 
 TEST(SafetensorsDirectory, reads_what_the_python_library_wrote) {
