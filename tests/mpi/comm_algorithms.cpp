@@ -286,6 +286,24 @@ TEST(Bytes, equal_the_formulas) {
   }
 }
 
+/// Messages count by the nodes of sender and receiver, whatever carries them.
+TEST(Bytes, of_messages) {
+  for (const char* algorithm : {"default", "direct", "ring", "library"}) {
+    SCOPED_TRACE(algorithm);
+    World world({algorithm, SumOrder::Algorithm, 2});
+    const int last = world.size() - 1;
+    const Tensor t = world.mine(DType::Float32, 1000);
+    world.grid().ledger().reset();
+    if (world.rank() == 0) world.comm().send(t, last, 3).wait();
+    if (world.rank() == last) world.comm().recv(t, 0, 3).wait();
+    const auto entries = world.grid().ledger().snapshot();
+    const Operation op = world.rank() == 0 ? Operation::Send : Operation::Recv;
+    if (world.rank() != 0 && world.rank() != last) continue;
+    EXPECT_EQ(entries.at({"tp", op}).counted, (SentBytes{0, world.rank() == 0 ? 4000 : 0}));
+    EXPECT_EQ(entries.at({"tp", op}).converted_calls, 0);
+  }
+}
+
 TEST(Refused, shared_memory_across_nodes_and_without_it) {
   EXPECT_THROW(World({"shared-memory", SumOrder::Algorithm, 2}), ConfigError);
   EXPECT_THROW(World({"shared-memory", SumOrder::Algorithm, 0, "", false}), ConfigError);
