@@ -4,6 +4,7 @@
 
 #include "comm/process_grid.h"
 #include "kernels/null_device.h"
+#include "train/checkpointing.h"
 #include "train/program_builder.h"
 #include "train/trainer.h"
 
@@ -27,6 +28,7 @@ MemoryForecast forecast_memory(const io::RunOptions& options, int world_rank) {
   Arena arena(device.memory());
   comm::ProcessGrid grid(comm::PhantomRank{world_rank, 8}, grid_options(options));
   Trainer trainer(grid, device, arena, options, Use::Train);
+  const Checkpointing checkpoints(options, {}, trainer, grid, device, arena);  // takes the staging of --async-save
   const std::vector<io::MicroBatch> batches = empty_batches(options);
   trainer.train_step({batches, 0, {}});
   MemoryForecast forecast;

@@ -1,35 +1,16 @@
 #include "io/checkpoint/checksum.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 
 #include "base/error.h"
+#include "io/checkpoint/raw_file.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
 namespace triax::io {
-namespace {
-
-constexpr size_t kTileBytes = size_t{1} << 20;  // stays in the cache for the second hash
-
-struct Descriptor {
-  explicit Descriptor(const std::string& path) : value(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-    if (value < 0) throw RunTimeError(fmt::format("cannot read {}: {}", path, std::strerror(errno)));
-  }
-  ~Descriptor() { ::close(value); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int value;
-};
-
-}  // namespace
-
 struct Checksum::State {
   XXH3_state_t xxh;
 };
@@ -46,8 +27,7 @@ uint64_t checksum_of(const void* data, size_t size_bytes) { return XXH3_64bits(d
 std::string checksum_text(uint64_t checksum) { return fmt::format("{:016x}", checksum); }
 
 FileChecksums checksums_of_file(const std::string& path, const std::vector<FileRange>& ranges) {
-  const Descriptor file(path);
-  std::vector<std::byte> tile(kTileBytes);
+  RawReader file(path);
   XXH3_state_t* state = XXH3_createState();
   const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> owner(state, XXH3_freeState);
   XXH3_128bits_reset(state);
@@ -56,16 +36,15 @@ FileChecksums checksums_of_file(const std::string& path, const std::vector<FileR
   Checksum range;
   int64_t at = 0;
   for (;;) {
-    const ssize_t count = ::pread(file.value, tile.data(), tile.size(), at);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) throw RunTimeError(fmt::format("cannot read {}: {}", path, std::strerror(errno)));
+    const RawReader::Tile tile = file.next();
+    const int64_t count = tile.size_bytes;
     if (count == 0) break;
-    XXH3_128bits_update(state, tile.data(), static_cast<size_t>(count));
+    XXH3_128bits_update(state, tile.data, static_cast<size_t>(count));
     while (next < ranges.size() && ranges[next].offset < at + count) {
       const FileRange& r = ranges[next];
       const int64_t from = std::max(r.offset, at);
       const int64_t to = std::min(r.offset + r.size, at + count);
-      if (to > from) range.add(tile.data() + (from - at), static_cast<size_t>(to - from));
+      if (to > from) range.add(tile.data + (from - at), static_cast<size_t>(to - from));
       if (r.offset + r.size > at + count) break;
       sums.ranges.push_back(range.value());
       range = Checksum();

@@ -40,7 +40,8 @@ struct FileChecksums {
   std::string whole;             ///< 128-bit XXH3, 32 hex digits
   std::vector<uint64_t> ranges;  ///< 64-bit XXH3 of each range asked for
 };
-/// Reads the file once. `ranges` ascend and do not overlap. Throws RunTimeError: unreadable, or shorter than a range.
+/// Reads the file once, from the disk. `ranges` ascend and do not overlap. Throws RunTimeError: unreadable, or shorter
+/// than a range.
 FileChecksums checksums_of_file(const std::string& path, const std::vector<FileRange>& ranges);
 
 }  // namespace triax::io

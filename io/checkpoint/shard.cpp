@@ -18,7 +18,7 @@
 namespace triax::io {
 namespace {
 
-constexpr int64_t kTransferBytes = int64_t{1} << 30;  // HDF5 fails from 2 GiB on in some drivers
+constexpr int64_t kTransferBytes = int64_t{256} << 20;
 constexpr int64_t kMetadataBytes = int64_t{1} << 20;
 
 /// Blocks on the disk for what will be written. A file system that cannot reserve is taken as it is.
@@ -70,7 +70,7 @@ ShardSummary shard_from_json(const std::string& text) {
 }
 
 ShardWriter::ShardWriter(std::string path, int64_t bytes, SaveHook hook)
-    : path_(std::move(path)), bytes_(bytes), hook_(std::move(hook)), file_(create_file(path_)) {
+    : path_(std::move(path)), bytes_(bytes), hook_(std::move(hook)), file_(create_file(path_)), raw_(path_) {
   try {
     reserve(path_, bytes + kMetadataBytes);
   } catch (...) {
@@ -121,35 +121,23 @@ void ShardWriter::write_box(const Piece& piece, const PlacedBox& placed) {
   attribute.list("global_shape", piece.spec.global_shape);
   attribute.list("begin", rank == 1 ? std::vector<int64_t>{box.row} : std::vector<int64_t>{box.row, box.col});
   attribute("xxh3_64", checksum_text(stored.checksum));
-  write_values(dataset.get(), stored, values);
   const haddr_t address = H5Dget_offset(dataset.get());
   ensure(address != HADDR_UNDEF, "ShardWriter: a dataset has no place in the file");
+  write_values(stored, values, static_cast<int64_t>(address));
   offsets_.push_back(static_cast<int64_t>(address));
   boxes_.push_back(std::move(stored));
 }
 
-void ShardWriter::write_values(hid_t dataset, const StoredBox& stored, Tensor values) {
-  const Box& box = stored.box;
-  const size_t rank = stored.global_shape.size();
-  const Hdf5Type type = hdf5_type(stored.dtype);
-  const Hdf5Space space(TRIAX_H5(H5Dget_space(dataset)));
-  const int64_t rows_at_once =
-      std::max<int64_t>(1, kTransferBytes / (box.cols * static_cast<int64_t>(size_of(stored.dtype))));
-  for (int64_t row = 0; row < box.rows; row += rows_at_once) {
-    const int64_t rows = std::min(rows_at_once, box.rows - row);
-    std::vector<hsize_t> start(rank, 0);
-    start[0] = static_cast<hsize_t>(row);
-    const std::vector<hsize_t> count = dimensions({0, 0, rows, box.cols}, rank);
-    const auto numel = static_cast<hsize_t>(rows * box.cols);
-    const Hdf5Space memory(TRIAX_H5(H5Screate_simple(1, &numel, nullptr)));
-    TRIAX_H5(H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, start.data(), nullptr, count.data(), nullptr));
-    const Tensor part = values.range(row * box.cols, (row + rows) * box.cols);
-    errno = 0;
-    if (H5Dwrite(dataset, type.get(), memory.get(), space.get(), H5P_DEFAULT, part.data()) < 0) {
-      throw RunTimeError(fmt::format("cannot write {}: {} of {}: {}", path_, stored.kind, stored.tensor,
-                                     errno != 0 ? std::strerror(errno) : "HDF5 failed"));
+void ShardWriter::write_values(const StoredBox& stored, Tensor values, int64_t offset) {
+  const auto* bytes = static_cast<const std::byte*>(values.data());
+  for (int64_t at = 0; at < values.bytes(); at += kTransferBytes) {
+    const int64_t part = std::min(kTransferBytes, values.bytes() - at);
+    try {
+      raw_.write(offset + at, bytes + at, part);
+    } catch (const RunTimeError& error) {
+      throw RunTimeError(fmt::format("{} ({} of {})", error.what(), stored.kind, stored.tensor));
     }
-    progress(part.bytes());
+    progress(part);
   }
 }
 

@@ -10,6 +10,7 @@
 #include "base/dtype.h"
 #include "io/checkpoint/box.h"
 #include "io/checkpoint/piece.h"
+#include "io/checkpoint/raw_file.h"
 #include "io/weights/hdf5.h"
 
 namespace triax::io {
@@ -69,13 +70,14 @@ class ShardWriter {
 
  private:
   void write_box(const Piece& piece, const PlacedBox& placed);
-  /// In transfers of at most 1 GiB.
-  void write_values(hid_t dataset, const StoredBox& stored, Tensor values);
+  /// HDF5 gives a dataset its place in the file; the values go there past it.
+  void write_values(const StoredBox& stored, Tensor values, int64_t offset);
   void progress(int64_t bytes);
   std::string path_;
   int64_t bytes_ = 0, written_ = 0;
   SaveHook hook_;
   Hdf5File file_;
+  RawWriter raw_;
   std::map<std::string, int> groups_;
   std::vector<StoredBox> boxes_;
   std::vector<int64_t> offsets_;  ///< of each box in the file

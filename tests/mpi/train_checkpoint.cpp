@@ -13,6 +13,7 @@
 #include "tests/mpi/mpi_world.h"
 #include "tests/mpi/train_harness.h"
 #include "train/checkpointing.h"
+#include "train/memory_forecast.h"
 #include "train/text_generator.h"
 
 namespace triax::test {
@@ -193,7 +194,10 @@ TEST(Checkpoint, a_save_beside_the_training_keeps_the_state_of_its_step) {
   options.control.inject = "slow-save:0.3";
   {
     SavedRun run(options);
-    EXPECT_GT(run.run.arena().ledger().live[static_cast<size_t>(MemoryCategory::Staging)], 0);
+    const auto staging = static_cast<size_t>(MemoryCategory::Staging);
+    EXPECT_GT(run.run.arena().ledger().live[staging], 0);
+    const train::MemoryForecast forecast = train::forecast_memory(run.run.options(), session().rank());
+    EXPECT_EQ(forecast.ledger.live[staging], run.run.arena().ledger().live[staging]);
     const std::vector<double> losses = steps(run, 6, [&](int i) {
       if (i == 2) {
         EXPECT_THAT(run.checkpoints.save({}, "interval"), HasSubstr("saving iteration 3 (interval): copied"));
