@@ -88,6 +88,8 @@ Checkpointing::Checkpointing(const io::RunOptions& options, io::WeightsHeader to
   if (!in_background()) return;
   const int64_t bytes = staging_bytes(pieces_to_save(trainer, grid, with_optimizer()));
   staging_ = arena.allocate(static_cast<size_t>(bytes), MemoryCategory::Staging);
+  // Memory that was never touched would make the first copy several times slower.
+  device.fill(staging_.view(DType::Float32, {bytes / 4}), 0);
 }
 
 Checkpointing::~Checkpointing() {

@@ -11,6 +11,11 @@
 #include <xxhash.h>
 
 namespace triax::io {
+namespace {
+
+constexpr int64_t kCacheBytes = int64_t{128} << 10;  // both sums take them while they are in the cache
+
+}  // namespace
 struct Checksum::State {
   XXH3_state_t xxh;
 };
@@ -35,22 +40,23 @@ FileChecksums checksums_of_file(const std::string& path, const std::vector<FileR
   size_t next = 0;
   Checksum range;
   int64_t at = 0;
-  for (;;) {
-    const RawReader::Tile tile = file.next();
-    const int64_t count = tile.size_bytes;
-    if (count == 0) break;
-    XXH3_128bits_update(state, tile.data, static_cast<size_t>(count));
-    while (next < ranges.size() && ranges[next].offset < at + count) {
-      const FileRange& r = ranges[next];
-      const int64_t from = std::max(r.offset, at);
-      const int64_t to = std::min(r.offset + r.size, at + count);
-      if (to > from) range.add(tile.data + (from - at), static_cast<size_t>(to - from));
-      if (r.offset + r.size > at + count) break;
-      sums.ranges.push_back(range.value());
-      range = Checksum();
-      ++next;
+  for (RawReader::Tile tile = file.next(); tile.size_bytes > 0; tile = file.next()) {
+    for (int64_t begin = 0; begin < tile.size_bytes; begin += kCacheBytes) {
+      const std::byte* bytes = tile.data + begin;
+      const int64_t count = std::min(kCacheBytes, tile.size_bytes - begin);
+      XXH3_128bits_update(state, bytes, static_cast<size_t>(count));
+      while (next < ranges.size() && ranges[next].offset < at + count) {
+        const FileRange& r = ranges[next];
+        const int64_t from = std::max(r.offset, at);
+        const int64_t to = std::min(r.offset + r.size, at + count);
+        if (to > from) range.add(bytes + (from - at), static_cast<size_t>(to - from));
+        if (r.offset + r.size > at + count) break;
+        sums.ranges.push_back(range.value());
+        range = Checksum();
+        ++next;
+      }
+      at += count;
     }
-    at += count;
   }
   if (next < ranges.size()) {
     throw RunTimeError(

@@ -15,6 +15,7 @@ namespace triax::io {
 namespace {
 
 constexpr int64_t kTileBytes = int64_t{4} << 20;
+constexpr int64_t kCacheBytes = int64_t{128} << 10;
 
 struct Free {
   void operator()(std::byte* memory) const { std::free(memory); }
@@ -71,24 +72,38 @@ struct RawWriter::Impl {
 RawWriter::RawWriter(const std::string& path) : impl_(std::make_unique<Impl>(path)) {}
 RawWriter::~RawWriter() = default;
 
-void RawWriter::write(int64_t offset, const void* data, int64_t size) {
+void RawWriter::write(int64_t offset, const void* data, int64_t size, Checksum& checksum) {
   const auto* bytes = static_cast<const std::byte*>(data);
   const bool aligned = impl_->direct.value >= 0 && offset % kDirectAlignment == 0;
   const int64_t whole = aligned ? size / kDirectAlignment * kDirectAlignment : 0;
   int64_t done = 0;
   while (done < whole) {
     const int64_t part = std::min(kTileBytes, whole - done);
-    std::memcpy(impl_->tile.get(), bytes + done, static_cast<size_t>(part));
-    if (!impl_->put(impl_->direct.value, impl_->tile.get(), part, offset + done)) break;
+    for (int64_t at = 0; at < part; at += kCacheBytes) {
+      const auto count = static_cast<size_t>(std::min(kCacheBytes, part - at));
+      std::memcpy(impl_->tile.get() + at, bytes + done + at, count);
+      checksum.add(impl_->tile.get() + at, count);
+    }
+    if (!impl_->put(impl_->direct.value, impl_->tile.get(), part, offset + done)) {
+      // Refused: this part and the rest are written as usual, and this part is in the checksum already.
+      put_ordinary(offset + done, bytes + done, part);
+      done += part;
+      break;
+    }
     done += part;
   }
   while (done < size) {
     // Small steps, and the disk begins at once: the flush at the end has little left.
     const int64_t part = std::min(kTileBytes, size - done);
-    impl_->put(impl_->ordinary.value, bytes + done, part, offset + done);
-    ::sync_file_range(impl_->ordinary.value, offset + done, part, SYNC_FILE_RANGE_WRITE);
+    checksum.add(bytes + done, static_cast<size_t>(part));
+    put_ordinary(offset + done, bytes + done, part);
     done += part;
   }
+}
+
+void RawWriter::put_ordinary(int64_t offset, const std::byte* data, int64_t size) {
+  impl_->put(impl_->ordinary.value, data, size, offset);
+  ::sync_file_range(impl_->ordinary.value, offset, size, SYNC_FILE_RANGE_WRITE);
 }
 
 struct RawReader::Impl {

@@ -7,6 +7,8 @@
 #include <memory>
 #include <string>
 
+#include "io/checkpoint/checksum.h"
+
 namespace triax::io {
 
 /// Offsets of datasets that are to be written directly are multiples of this.
@@ -20,12 +22,13 @@ class RawWriter {
   ~RawWriter();
   RawWriter(const RawWriter&) = delete;
   RawWriter& operator=(const RawWriter&) = delete;
-  /// Whole blocks at an aligned offset go directly, the rest through the page cache. Throws RunTimeError with the
-  /// system's words.
-  void write(int64_t offset, const void* data, int64_t size_bytes);
+  /// Whole blocks at an aligned offset go directly, the rest through the page cache. `checksum` takes the bytes while
+  /// they are in the processor's cache. Throws RunTimeError with the system's words.
+  void write(int64_t offset, const void* data, int64_t size_bytes, Checksum& checksum);
 
  private:
   struct Impl;
+  void put_ordinary(int64_t offset, const std::byte* data, int64_t size);
   std::unique_ptr<Impl> impl_;
 };
 

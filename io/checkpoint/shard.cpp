@@ -116,29 +116,30 @@ void ShardWriter::write_box(const Piece& piece, const PlacedBox& placed) {
   const Hdf5Dataset dataset(TRIAX_H5(H5Dcreate2(file_.get(), stored.dataset.c_str(), type.get(), space.get(),
                                                 H5P_DEFAULT, creation.get(), H5P_DEFAULT)));
   const Tensor values = piece.data.range(placed.offset, placed.offset + box.numel());
-  stored.checksum = checksum_of(values.data(), static_cast<size_t>(values.bytes()));
+  const haddr_t address = H5Dget_offset(dataset.get());
+  ensure(address != HADDR_UNDEF, "ShardWriter: a dataset has no place in the file");
+  stored.checksum = write_values(stored, values, static_cast<int64_t>(address));
   AttributeWriter attribute(dataset.get());
   attribute.list("global_shape", piece.spec.global_shape);
   attribute.list("begin", rank == 1 ? std::vector<int64_t>{box.row} : std::vector<int64_t>{box.row, box.col});
   attribute("xxh3_64", checksum_text(stored.checksum));
-  const haddr_t address = H5Dget_offset(dataset.get());
-  ensure(address != HADDR_UNDEF, "ShardWriter: a dataset has no place in the file");
-  write_values(stored, values, static_cast<int64_t>(address));
   offsets_.push_back(static_cast<int64_t>(address));
   boxes_.push_back(std::move(stored));
 }
 
-void ShardWriter::write_values(const StoredBox& stored, Tensor values, int64_t offset) {
+uint64_t ShardWriter::write_values(const StoredBox& stored, Tensor values, int64_t offset) {
   const auto* bytes = static_cast<const std::byte*>(values.data());
+  Checksum checksum;
   for (int64_t at = 0; at < values.bytes(); at += kTransferBytes) {
     const int64_t part = std::min(kTransferBytes, values.bytes() - at);
     try {
-      raw_.write(offset + at, bytes + at, part);
+      raw_.write(offset + at, bytes + at, part, checksum);
     } catch (const RunTimeError& error) {
       throw RunTimeError(fmt::format("{} ({} of {})", error.what(), stored.kind, stored.tensor));
     }
     progress(part);
   }
+  return checksum.value();
 }
 
 ShardSummary ShardWriter::commit() {

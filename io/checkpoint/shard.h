@@ -70,8 +70,8 @@ class ShardWriter {
 
  private:
   void write_box(const Piece& piece, const PlacedBox& placed);
-  /// HDF5 gives a dataset its place in the file; the values go there past it.
-  void write_values(const StoredBox& stored, Tensor values, int64_t offset);
+  /// HDF5 gives a dataset its place in the file; the values go there past it. Returns their checksum.
+  uint64_t write_values(const StoredBox& stored, Tensor values, int64_t offset);
   void progress(int64_t bytes);
   std::string path_;
   int64_t bytes_ = 0, written_ = 0;
