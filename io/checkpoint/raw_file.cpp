@@ -14,7 +14,7 @@
 namespace triax::io {
 namespace {
 
-constexpr int64_t kTileBytes = int64_t{4} << 20;
+constexpr int64_t kTileBytes = int64_t{16} << 20;  // a transfer waits for the disk once
 constexpr int64_t kCacheBytes = int64_t{128} << 10;
 
 struct Free {
