@@ -171,13 +171,15 @@ std::string Checkpointing::load_or_initialize() {
     }
     const std::vector<std::string> faults = tensor_differences(reader, options_.model);
     if (!faults.empty()) throw ConfigError(fmt::format("--load {}: {}", request.path, fmt::join(faults, "; ")));
-    if (with == WithOptimizer::Yes && !reader.has_kind(io::kExpAvg) && !reader.has_kind(io::kMomentum)) {
-      throw ConfigError(fmt::format(
-          "--load {}: holds weights only, no optimizer state: --finetune starts a new run from them, --no-load-optim "
-          "goes on with fresh moments",
-          request.path));
+    for (const io::Piece& piece : pieces_to_load(*trainer_, reader, with)) {
+      if (with == WithOptimizer::Yes && !reader.has_kind(piece.kind)) {
+        throw ConfigError(
+            fmt::format("--load {}: has no {}: --finetune starts a new run from its weights, --no-load-optim goes on "
+                        "with fresh moments",
+                        request.path, piece.kind));
+      }
+      reader.read(piece);
     }
-    for (const io::Piece& piece : pieces_to_load(*trainer_, reader, with)) reader.read(piece);
     bytes = static_cast<double>(reader.bytes_read());
   });
   trainer_->weights_changed();

@@ -137,6 +137,25 @@ expect_code 2 $? "export over a file"
 "$triax" ckpt ls nowhere >out 2>err
 expect_code 2 $? "ls of nothing"
 
+# What is loaded.
+# shellcheck disable=SC2086
+train 2 $few --run-dir at-7 --load bf16-zb-save --bf16 --ckpt-step 7
+expect_code 2 $? "--ckpt-step of nothing"
+grep -q 'there is no checkpoint of iteration 7; there are 18, 20' err || fail "$(cat err)"
+# shellcheck disable=SC2086
+train 2 $few --num-layers 1 --run-dir args --load straight-save --use-checkpoint-args --verify-integrity --train-iters 9
+expect_code 0 $? "--use-checkpoint-args"
+grep -q 'loaded all state of iteration 9' err || fail "$(cat err)"
+# shellcheck disable=SC2086
+train 2 $few --optimizer sgd --run-dir other-state --load straight-save
+expect_code 2 $? "SGD from Adam's state"
+grep -q 'straight-save/iter_0000009: has no momentum: --finetune' err || fail "$(cat err)"
+copy
+printf '\377' | dd of=$shard bs=1 seek=$((offset + 5)) conv=notrunc 2>/dev/null
+# shellcheck disable=SC2086
+train 2 $few --run-dir integrity --load damaged --finetune --verify-integrity
+expect_code 5 $? "--verify-integrity of damage in what is not loaded"
+
 # Options that differ: Megatron-LM's rules.
 # shellcheck disable=SC2086
 train 2 $few --lr 2e-3 --train-iters 12 --run-dir other-lr --load straight-save

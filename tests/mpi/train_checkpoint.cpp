@@ -278,7 +278,7 @@ TEST(Checkpoint, what_does_not_fit_is_named) {
     }
     return "loaded";
   };
-  EXPECT_THAT(message(options), HasSubstr("holds weights only, no optimizer state: --finetune"));
+  EXPECT_THAT(message(options), HasSubstr("has no exp_avg: --finetune"));
   options.control.load_optim = false;
   EXPECT_EQ(message(options), "loaded");
   options.model.num_layers = 5;
