@@ -91,6 +91,21 @@ std::vector<int> model_parallel_group_of(const GridShape& shape, int world_rank)
   return ranks;
 }
 
+std::vector<int> shard_group_of(const GridShape& shape, int world_rank, int size) {
+  const std::vector<int> data = group_of(shape, world_rank, Axis::Data);
+  const auto first = data.begin() + coord_of(shape, world_rank).data / size * size;
+  return {first, first + size};
+}
+
+std::vector<int> replica_group_of(const GridShape& shape, int world_rank, int size) {
+  const std::vector<int> data = group_of(shape, world_rank, Axis::Data);
+  std::vector<int> ranks;
+  for (int i = coord_of(shape, world_rank).data % size; i < shape.data; i += size) {
+    ranks.push_back(data[static_cast<size_t>(i)]);
+  }
+  return ranks;
+}
+
 std::vector<int> embedding_group_of(const GridShape& shape, int world_rank) {
   GridCoord coord = coord_of(shape, world_rank);
   const bool at_an_end = coord.pipeline == 0 || coord.pipeline == shape.pipeline - 1;

@@ -35,6 +35,15 @@ struct ProcessGrid::Impl {
       const RunsOn runs_on = axis == Axis::Data ? RunsOn::CommThread : RunsOn::Caller;
       axes[static_cast<size_t>(axis)] = factory->make(name_of(axis), group_of(shape, rank, axis), runs_on);
     }
+    const int size = options.shard_group > 0 ? options.shard_group : shape.data;
+    ensure(shape.data % size == 0, "process grid: the shard group must divide dp");
+    const bool both = size > 1 && size < shape.data;
+    if (both) {
+      shard = factory->make("dp_shard", shard_group_of(shape, rank, size), RunsOn::CommThread);
+      replica = factory->make("dp_replica", replica_group_of(shape, rank, size), RunsOn::CommThread);
+    } else {
+      (size > 1 ? replica : shard) = factory->make(size > 1 ? "dp_replica" : "dp_shard", {rank}, RunsOn::Caller);
+    }
     model_parallel = factory->make("model_parallel", model_parallel_group_of(shape, rank), RunsOn::Caller);
     embedding = factory->make("embedding", embedding_group_of(shape, rank), RunsOn::Caller);
     kv_replicas =
@@ -44,6 +53,7 @@ struct ProcessGrid::Impl {
   std::unique_ptr<GroupFactory> factory;
   std::unique_ptr<Communicator> world;
   std::array<std::unique_ptr<Communicator>, 4> axes;
+  std::unique_ptr<Communicator> shard, replica;  // null: dp
   std::unique_ptr<Communicator> model_parallel;
   std::unique_ptr<Communicator> embedding;
   std::unique_ptr<Communicator> kv_replicas;
@@ -71,6 +81,8 @@ ProcessGrid::~ProcessGrid() {
 }
 
 Communicator& ProcessGrid::axis(Axis axis) { return *impl_->axes[static_cast<size_t>(axis)]; }
+Communicator& ProcessGrid::shard() { return impl_->shard ? *impl_->shard : data(); }
+Communicator& ProcessGrid::replica() { return impl_->replica ? *impl_->replica : data(); }
 Communicator& ProcessGrid::model_parallel() { return *impl_->model_parallel; }
 Communicator& ProcessGrid::embedding() { return *impl_->embedding; }
 Communicator& ProcessGrid::kv_replicas() { return *impl_->kv_replicas; }

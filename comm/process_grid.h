@@ -44,11 +44,17 @@ std::vector<int> group_of(const GridShape& shape, int world_rank, Axis axis);
 std::vector<int> model_parallel_group_of(const GridShape& shape, int world_rank);
 /// First and last pipeline stage; the rank alone when pp = 1 or it is in the middle.
 std::vector<int> embedding_group_of(const GridShape& shape, int world_rank);
+/// dp ranks are cut into runs of `size` consecutive ones, over which ZeRO shards (FSDP's HYBRID_SHARD, arXiv 2304.11277
+/// section 3.2.2); size divides dp.
+std::vector<int> shard_group_of(const GridShape& shape, int world_rank, int size);
+/// The dp ranks with the same index in their shard groups: they hold the same shards.
+std::vector<int> replica_group_of(const GridShape& shape, int world_rank, int size);
 /// `replication` consecutive tp ranks.
 std::vector<int> kv_replica_group_of(const GridShape& shape, int world_rank, int replication);
 
 struct GridOptions {
   GridShape shape;
+  int shard_group = 0;        ///< dp ranks over which ZeRO shards; divides dp; 0: all of them
   int kv_replication = 1;     ///< consecutive tp ranks that hold the same KV heads (tp / KV heads when tp is larger)
   double timeout_s = 600;     ///< deadline of every wait
   bool shared_memory = true;  ///< use shared windows inside a host
@@ -81,6 +87,10 @@ class ProcessGrid {
   Communicator& tensor() { return axis(Axis::Tensor); }
   Communicator& data() { return axis(Axis::Data); }
   Communicator& pipeline() { return axis(Axis::Pipeline); }
+  /// dp ranks that together hold one sharded copy of this rank's part of the model, and those that hold the same shard;
+  /// dp itself where one of them is all of dp, then the other is this rank alone. Both run on the communication thread.
+  Communicator& shard();
+  Communicator& replica();
   /// tp x pp ranks of one model replica: gradient norm and overflow flags.
   Communicator& model_parallel();
   /// First and last pipeline stage of this rank's (tp, dp); size 1 when pp = 1 or the rank is in the middle.

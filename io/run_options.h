@@ -33,7 +33,13 @@ struct ParallelOptions {
   int microbatch_group_size = 0;  ///< interleaved G; 0: p
   parallel::Recompute recompute;
   int zero_stage = 0;
+  int zero_shard_group = 0;  ///< dp ranks over which ZeRO shards; 0: all
+  int zero_hpz = 1;          ///< --zero-hpz-partition-size: ranks over which stage 3 cuts weights only
+  int64_t zero_persistence_threshold = 100'000;
+  int zero_prefetch = 1;  ///< units
+  parallel::KeepGathered zero_keep = parallel::KeepGathered::Forward;
   bool overlap_grad_reduce = true;
+  bool overlap_param_gather = true;
   bool overlap_p2p = true;
   int64_t ddp_bucket_size = 0;  ///< parameters; 0: max(40e6, 1e6 * dp)
   std::string collective_algorithm;    ///< comm/algorithms/choice.h; empty: default for all groups

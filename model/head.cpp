@@ -24,6 +24,7 @@ Head::Head(const ModelConfig& model, const parallel::LayerContext& context, para
       loss_(context, range_) {
   if (word) {
     weight_ = *word;
+    store.share(*word);
     return;
   }
   parallel::Parameter p = ParameterFactory(model, context)

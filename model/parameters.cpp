@@ -85,6 +85,7 @@ Parameter ParameterFactory::replicated(std::string name, std::vector<int64_t> sh
 Parameter ParameterFactory::replicated_vector(std::string name, int64_t n, InitKind init) const {
   Parameter p = replicated(std::move(name), {n});
   p.init = init;
+  p.phase = parallel::GradientPhase::Input;
   p.weight_decay = false;
   return p;
 }

@@ -13,6 +13,7 @@ namespace triax::model {
 using parallel::Mode;
 using parallel::RecomputeGranularity;
 using parallel::RecomputeMethod;
+using parallel::UnitPass;
 using parallel::WeightGradient;
 
 struct ChunkState::Data {
@@ -41,10 +42,16 @@ struct Chunk::Impl {
   std::vector<std::unique_ptr<TransformerLayer>> layers;
   std::optional<Head> head;
   std::vector<Group> groups;
+  int embedding_unit = -1, first_layer_unit = -1, head_unit = -1;
 
+  void enter(int unit, parallel::UnitPass pass) const {
+    if (context.units != nullptr) context.units->before(unit, pass);
+  }
+  int unit_of(size_t layer) const { return first_layer_unit + static_cast<int>(layer); }
   Impl(const StageOptions& options, int chunk, const parallel::LayerContext& c, parallel::ParameterStore& store);
   Buffer through_layers(ChunkState::Data& d, size_t begin, size_t end, Buffer x, Mode mode) const;
   Buffer forward_layers(ChunkState::Data& d, Buffer x, Mode mode) const;
+  void walk_backward(parallel::ChunkWalk& walk) const;
 };
 
 namespace {
@@ -75,11 +82,13 @@ Chunk::Impl::Impl(const StageOptions& options, int chunk, const parallel::LayerC
   is_last = stage + 1 == options.layers.num_virtual_stages();
   if (is_first) {
     store.begin_unit("embedding", chunk);
+    embedding_unit = static_cast<int>(store.units().size()) - 1;
     embedding.emplace(model, context, store, "model.embed_tokens.weight");
     // Shared with another stage: its gradient is summed with the copy's.
     store.at(embedding->word()).tied = model.tie_embeddings && !is_last;
   }
   const parallel::LayerRange range = options.layers.layers(options.position, chunk);
+  first_layer_unit = static_cast<int>(store.units().size());
   for (int64_t layer = range.begin; layer < range.end; ++layer) {
     store.begin_unit(fmt::format("layer {}", layer), chunk);
     layers.push_back(
@@ -87,6 +96,7 @@ Chunk::Impl::Impl(const StageOptions& options, int chunk, const parallel::LayerC
   }
   if (is_last) {
     store.begin_unit("head", chunk);
+    head_unit = static_cast<int>(store.units().size()) - 1;
     head.emplace(model, context, store,
                  model.tie_embeddings && is_first ? std::optional<size_t>(embedding->word()) : std::nullopt);
   }
@@ -98,7 +108,10 @@ Chunk::Impl::Impl(const StageOptions& options, int chunk, const parallel::LayerC
 }
 
 Buffer Chunk::Impl::through_layers(ChunkState::Data& d, size_t begin, size_t end, Buffer x, Mode mode) const {
-  for (size_t i = begin; i < end; ++i) x = layers[i]->forward(d.layers[i], d.batch, std::move(x), mode);
+  for (size_t i = begin; i < end; ++i) {
+    enter(unit_of(i), UnitPass::Forward);
+    x = layers[i]->forward(d.layers[i], d.batch, std::move(x), mode);
+  }
   return x;
 }
 
@@ -111,6 +124,7 @@ Buffer Chunk::Impl::forward_layers(ChunkState::Data& d, Buffer x, Mode mode) con
     }
     // Nothing but the group's input is kept, and in evaluation not even that.
     for (size_t i = begin; i < end; ++i) {
+      enter(unit_of(i), UnitPass::Forward);
       x = layers[i]->forward(d.layers[i], d.batch, std::move(x), mode);
       if (mode == Mode::Train && i == begin) d.checkpoints[g] = std::move(d.layers[i].input);
       d.layers[i].clear();
@@ -136,9 +150,11 @@ std::unique_ptr<ChunkState> Chunk::make_state() const {
 Buffer Chunk::forward(ChunkState& state, const parallel::MicroBatch& batch, Buffer input, Mode mode, Tensor loss_sum) {
   ChunkState::Data& d = *state.data;
   d.batch = batch;
+  if (first()) impl_->enter(impl_->embedding_unit, UnitPass::Forward);
   Buffer x = first() ? impl_->embedding->forward(batch, mode) : std::move(input);
   x = impl_->forward_layers(d, std::move(x), mode);
   if (!last()) return x;
+  impl_->enter(impl_->head_unit, UnitPass::Forward);
   impl_->head->forward(d.head, batch, std::move(x), loss_sum);
   if (mode == Mode::Evaluate) d.head.clear();
   return {};
@@ -146,15 +162,19 @@ Buffer Chunk::forward(ChunkState& state, const parallel::MicroBatch& batch, Buff
 
 Buffer Chunk::backward_input(ChunkState& state, Buffer doutput, WeightGradient when) {
   ChunkState::Data& d = *state.data;
+  const UnitPass pass = when == WeightGradient::Now ? UnitPass::Backward : UnitPass::BackwardInput;
+  if (last()) impl_->enter(impl_->head_unit, pass);
   Buffer dx = last() ? impl_->head->backward_input(d.head, d.batch, when) : std::move(doutput);
   for (size_t g = impl_->groups.size(); g-- > 0;) {
     const auto [begin, end, recompute] = impl_->groups[g];
     if (recompute) impl_->through_layers(d, begin, end, std::move(d.checkpoints[g]), Mode::Train);
     for (size_t i = end; i-- > begin;) {
+      impl_->enter(impl_->unit_of(i), pass);
       dx = impl_->layers[i]->backward_input(d.layers[i], d.batch, std::move(dx), when);
     }
   }
   if (!first()) return dx;
+  impl_->enter(impl_->embedding_unit, pass);
   impl_->embedding->backward_input(d.embedding, d.batch, std::move(dx));
   if (when == WeightGradient::Now) impl_->embedding->backward_weight(d.embedding, d.batch);
   return {};
@@ -162,9 +182,46 @@ Buffer Chunk::backward_input(ChunkState& state, Buffer doutput, WeightGradient w
 
 void Chunk::backward_weight(ChunkState& state) {
   ChunkState::Data& d = *state.data;
-  if (last()) impl_->head->backward_weight(d.head);
-  for (size_t i = impl_->layers.size(); i-- > 0;) impl_->layers[i]->backward_weight(d.layers[i]);
-  if (first()) impl_->embedding->backward_weight(d.embedding, d.batch);
+  if (last()) {
+    impl_->enter(impl_->head_unit, UnitPass::BackwardWeight);
+    impl_->head->backward_weight(d.head);
+  }
+  for (size_t i = impl_->layers.size(); i-- > 0;) {
+    impl_->enter(impl_->unit_of(i), UnitPass::BackwardWeight);
+    impl_->layers[i]->backward_weight(d.layers[i]);
+  }
+  if (!first()) return;
+  impl_->enter(impl_->embedding_unit, UnitPass::BackwardWeight);
+  impl_->embedding->backward_weight(d.embedding, d.batch);
+}
+
+// The same order as the passes above; the trainer holds each against the other.
+void Chunk::Impl::walk_backward(parallel::ChunkWalk& walk) const {
+  const auto add = [&](std::vector<parallel::UnitUse>& uses, UnitPass pass) {
+    if (is_last) uses.push_back({head_unit, pass, true});
+    for (size_t g = groups.size(); g-- > 0;) {
+      const auto [begin, end, recompute] = groups[g];
+      for (size_t i = begin; recompute && i < end; ++i) uses.push_back({unit_of(i), UnitPass::Forward, true});
+      for (size_t i = end; i-- > begin;) uses.push_back({unit_of(i), pass, true});
+    }
+    if (is_first) uses.push_back({embedding_unit, pass, false});
+  };
+  add(walk.backward, UnitPass::Backward);
+  add(walk.backward_input, UnitPass::BackwardInput);
+  if (is_last) walk.backward_weight.push_back({head_unit, UnitPass::BackwardWeight, false});
+  for (size_t i = layers.size(); i-- > 0;)
+    walk.backward_weight.push_back({unit_of(i), UnitPass::BackwardWeight, false});
+  if (is_first) walk.backward_weight.push_back({embedding_unit, UnitPass::BackwardWeight, false});
+}
+
+parallel::ChunkWalk Chunk::walk() const {
+  parallel::ChunkWalk walk;
+  if (first()) walk.forward.push_back({impl_->embedding_unit, UnitPass::Forward, true});
+  for (size_t i = 0; i < impl_->layers.size(); ++i)
+    walk.forward.push_back({impl_->unit_of(i), UnitPass::Forward, true});
+  if (last()) walk.forward.push_back({impl_->head_unit, UnitPass::Forward, true});
+  impl_->walk_backward(walk);
+  return walk;
 }
 
 void Chunk::forward_logits(ChunkState& state, const parallel::MicroBatch& batch, Buffer input, int64_t row,
@@ -172,8 +229,11 @@ void Chunk::forward_logits(ChunkState& state, const parallel::MicroBatch& batch,
   ensure(last(), "Chunk::forward_logits: not the last virtual stage");
   ChunkState::Data& d = *state.data;
   d.batch = batch;
+  if (first()) impl_->enter(impl_->embedding_unit, UnitPass::Forward);
   Buffer x = first() ? impl_->embedding->forward(batch, Mode::Evaluate) : std::move(input);
-  impl_->head->row_logits(impl_->forward_layers(d, std::move(x), Mode::Evaluate), row, values);
+  x = impl_->forward_layers(d, std::move(x), Mode::Evaluate);
+  impl_->enter(impl_->head_unit, UnitPass::Forward);
+  impl_->head->row_logits(std::move(x), row, values);
 }
 
 std::vector<std::unique_ptr<Chunk>> make_chunks(const StageOptions& options, const parallel::LayerContext& context,

@@ -34,6 +34,8 @@ class Chunk {
   bool first() const;  ///< holds the embedding
   bool last() const;   ///< holds final norm, head and loss
   std::unique_ptr<ChunkState> make_state() const;
+  /// The units it runs in each of its ops. context.units is told the same at run time.
+  parallel::ChunkWalk walk() const;
 
   /// input: [T', h] with T' = local_tokens(), empty on the first virtual stage. Returns [T', h]; empty on the last,
   /// where loss_sum[1] (fp64, host-readable after synchronize) += sum over tokens of mask * loss, the same on all tp

@@ -64,6 +64,13 @@ class PositionCounts {
       const auto [first, fresh] = buckets_.emplace(op.bucket, index);
       if (!fresh) fault_at(index, fmt::format("bucket {} is reduced twice, first by op {}", op.bucket, first->second));
     }
+    if (op.kind == OpKind::GatherParameters) {
+      const auto [first, fresh] = gathers_.emplace(op.bucket, index);
+      if (!fresh) fault_at(index, fmt::format("block {} is gathered twice, first by op {}", op.bucket, first->second));
+      if (op.stream == Stream::Data && has_forward(op.chunk)) fault_at(index, "comes after a forward that needs it");
+      if (op.stream != Stream::Data && !step_)
+        fault_at(index, "comes before the optimizer step whose weights it sends");
+    }
     if (op.kind == OpKind::GradientNorm) once(norm_, index);
     if (op.kind == OpKind::OptimizerStep) {
       once(step_, index);
@@ -75,6 +82,10 @@ class PositionCounts {
     if (!seen) seen = index;
   }
 
+  bool has_forward(int chunk) const {
+    const auto& forwards = done_[static_cast<size_t>(OpKind::Forward)];
+    return std::any_of(forwards.begin(), forwards.end(), [&](const auto& f) { return f.first.first == chunk; });
+  }
   bool has(OpKind kind, int chunk, int mb) const { return done_[static_cast<size_t>(kind)].contains({chunk, mb}); }
 
   void check_micro_batch(int chunk, int mb, bool training) {
@@ -105,6 +116,7 @@ class PositionCounts {
   std::array<std::map<Key, int>, kNumOpKinds> done_;
   std::map<int, int> sums_;     // first gradient sum of each chunk
   std::map<int, int> buckets_;  // index of each bucket's reduction
+  std::map<int, int> gathers_;  // index of each block's gather
   std::optional<int> norm_, step_;
 };
 

@@ -67,7 +67,7 @@ int64_t LinkCost::time_ps(int64_t bytes) const {
 CostKey cost_key(const Program& program, int position, const Op& op) {
   CostKey key{op.kind, position};
   if (is_compute(op.kind)) key.chunk = op.chunk;
-  if (op.kind == OpKind::ReduceGradients) key.bucket = op.bucket;
+  if (op.kind == OpKind::ReduceGradients || op.kind == OpKind::GatherParameters) key.bucket = op.bucket;
   if (is_send(op.kind) || is_receive(op.kind)) key.peer = (position + op.peer_offset) % program.pipeline;
   return key;
 }
@@ -102,6 +102,8 @@ int64_t cost_of(const CostTable& table, const CostKey& key) {
       return position().optimizer_ps;
     case OpKind::ReduceGradients:
       return entry(position().reduce_ps, key.bucket);
+    case OpKind::GatherParameters:
+      return entry(position().gather_ps, key.bucket);
     case OpKind::SumTied:
       return table.tied_ps;
     case OpKind::GradientNorm:
@@ -130,8 +132,11 @@ CostTable make_cost_table(const UniformCosts& c, int pipeline, int chunks) {
                               share(entry(c.backward_weight_ps, i), k, chunks),
                               share(entry(c.recompute_ps, i), k, chunks)});
     }
-    table.positions.push_back(
-        {entry(c.load_ps, i), entry(c.tensor_partial_ps, i), entry(c.optimizer_ps, i), {entry(c.reduce_ps, i)}});
+    table.positions.push_back({entry(c.load_ps, i),
+                               entry(c.tensor_partial_ps, i),
+                               entry(c.optimizer_ps, i),
+                               {entry(c.reduce_ps, i)},
+                               {entry(c.gather_ps, i)}});
   }
   if (c.latency_ps.size() <= 1 && c.bytes_per_s.size() <= 1) {
     table.links = {{entry(c.latency_ps, 0), entry(c.bytes_per_s, 0)}};

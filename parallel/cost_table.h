@@ -25,6 +25,7 @@ struct PositionCost {
   int64_t tensor_partial_ps = 0;  ///< one SumTensorPartial
   int64_t optimizer_ps = 0;
   std::vector<int64_t> reduce_ps;  ///< ReduceGradients of each bucket; one value: of every bucket
+  std::vector<int64_t> gather_ps;  ///< GatherParameters, likewise
 };
 
 /// A hop between two pipeline positions: time = latency + bytes / bandwidth; messages do not slow each other.
@@ -57,7 +58,7 @@ struct CostKey {
   OpKind kind = OpKind::Forward;
   int position = 0;
   int chunk = -1;   ///< -1 where the position as a whole is meant
-  int bucket = -1;  ///< ReduceGradients
+  int bucket = -1;  ///< ReduceGradients, GatherParameters
   int peer = -1;    ///< messages: position of the other side
   bool operator==(const CostKey&) const = default;
 };
@@ -73,7 +74,7 @@ int64_t cost_of(const CostTable& table, const CostKey& key);
 /// that a position's chunks sum to its cost exactly).
 struct UniformCosts {
   std::vector<int64_t> forward_ps, backward_input_ps, backward_weight_ps, recompute_ps;  ///< [position], or one value
-  std::vector<int64_t> optimizer_ps, reduce_ps, load_ps, tensor_partial_ps;              ///< the same; empty: 0
+  std::vector<int64_t> optimizer_ps, reduce_ps, gather_ps, load_ps, tensor_partial_ps;   ///< the same; empty: 0
   std::vector<int64_t> latency_ps;  ///< hop i <-> i + 1 mod p, or one value for all pairs; empty: 0
   std::vector<double> bytes_per_s;  ///< the same
   int64_t message_bytes = 0, tied_ps = 0, norm_ps = 0;

@@ -16,7 +16,8 @@ class Walker {
         position_(position),
         num_micro_batches_(static_cast<size_t>(program.num_micro_batches)),
         makers_(static_cast<size_t>(kNumStepTensors * program.chunks) * num_micro_batches_, -1),
-        last_weight_(static_cast<size_t>(program.chunks), -1) {}
+        last_weight_(static_cast<size_t>(program.chunks), -1),
+        gathers_(static_cast<size_t>(program.chunks)) {}
 
   void visit(const Op& op, int index, std::vector<OpRef>& refs) {
     for (const MemoryEffect& effect : rules_->effects(position_, op)) {
@@ -36,7 +37,17 @@ class Walker {
       for (const int sum : sums_) add(sum, refs);
       norm_ = index;
     }
-    if (op.kind == OpKind::OptimizerStep) add(norm_, refs);
+    if (op.kind == OpKind::OptimizerStep) {
+      add(norm_, refs);
+      step_ = index;
+    }
+    if (op.kind == OpKind::GatherParameters) {
+      add(step_, refs);
+      gathers_[static_cast<size_t>(op.chunk)].push_back(index);
+    }
+    if (is_forward(op.kind)) {
+      for (const int gather : gathers_[static_cast<size_t>(op.chunk)]) add(gather, refs);
+    }
     if (is_backward_weight(op.kind)) last_weight_[static_cast<size_t>(op.chunk)] = index;
   }
 
@@ -57,7 +68,8 @@ class Walker {
   std::vector<int> makers_;
   std::vector<int> last_weight_;
   std::vector<int> sums_;
-  int norm_ = -1;
+  int norm_ = -1, step_ = -1;
+  std::vector<std::vector<int>> gathers_;  // [chunk]
 };
 
 }  // namespace

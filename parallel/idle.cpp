@@ -50,17 +50,29 @@ IdleSplit IdleAccount::finish(int64_t pass_end_ps, int64_t norm_start_ps, int64_
   return split;
 }
 
+bool beside_compute(const Op& op) {
+  return op.stream == Stream::Data && (op.kind == OpKind::ReduceGradients || op.kind == OpKind::GatherParameters);
+}
+
 IdleAccount account_of(std::span<const Op> ops, std::span<const OpTime> times, std::span<const int64_t> flight_ps) {
   IdleAccount account(phase_borders(ops));
+  std::vector<int> gathered;  // chunks whose first forward waits for gathers
+  int64_t now_ps = 0;
   for (size_t k = 0; k < ops.size(); ++k) {
     const auto [start, stop] = times[k];
     const OpKind kind = ops[k].kind;
+    if (beside_compute(ops[k])) {
+      if (kind == OpKind::GatherParameters) gathered.push_back(ops[k].chunk);
+      continue;
+    }
+    if (is_forward(kind) && std::erase(gathered, ops[k].chunk) > 0) account.collective(now_ps, std::max(now_ps, start));
     if (is_compute(kind)) account.compute(start, stop);
     if (kind == OpKind::LoadBatch) account.load(start, stop);
     if (is_receive(kind)) account.receive(static_cast<int>(k), start, stop, flight_ps.empty() ? 0 : flight_ps[k]);
-    const bool beside = kind == OpKind::ReduceGradients && ops[k].stream == Stream::Data;
-    const bool sum = kind == OpKind::ReduceGradients || kind == OpKind::SumTied || kind == OpKind::SumTensorPartial;
-    if (sum && !beside) account.collective(start, stop);
+    if (kind == OpKind::ReduceGradients || kind == OpKind::SumTied || kind == OpKind::SumTensorPartial) {
+      account.collective(start, stop);
+    }
+    now_ps = stop;
   }
   return account;
 }

@@ -20,8 +20,8 @@ enum class IdleCause : uint8_t {
   Drain,       ///< waits after its last forward, and from its last backward until the whole pipeline has ended
   Imbalance,   ///< waits between: another position is slower
   PeerToPeer,  ///< part of any wait in which the awaited message was on the wire
-  DataSync,    ///< gradient sums that nothing hides: within the pass, and from its end to the norm
-  Optimizer,   ///< norm and optimizer step
+  DataSync,    ///< gradient sums and gathers that nothing hides: within the pass, and from its end to the norm
+  Optimizer,   ///< norm, optimizer step, gathers behind it
 };
 inline constexpr int kNumIdleCauses = 6;
 /// "fill", "drain", "imbalance", "p2p_wait", "dp_sync", "optimizer".
@@ -67,6 +67,9 @@ class IdleAccount {
   int64_t pending_sync_ps_ = 0;  ///< sums since the last compute op: hidden by the drain if none follows
   int64_t busy_ps_ = 0, first_ps_ = -1, last_ps_ = 0;
 };
+
+/// Gradient sums and gathers on the data stream, beside which the position goes on.
+bool beside_compute(const Op& op);
 
 /// Feeds the op times of one position, real or virtual, in the order of the program. `flight_ps[k]`: time on the wire
 /// of the message of op k, where it is a receive; empty: unknown, so that no wait counts as PeerToPeer.

@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "comm/communicator.h"
 #include "kernels/device.h"
+#include "parallel/unit_ops.h"
 
 namespace triax::parallel {
 
@@ -26,6 +27,7 @@ struct LayerContext {
   int64_t micro_batch = 0;  ///< b
   uint64_t seed = 0;
   const kernels::StepBlock* step = nullptr;  ///< device memory
+  UnitObserver* units = nullptr;             ///< told before each unit runs; may be null
 
   int t() const { return tensor->size(); }
   bool sp() const { return sequence_parallel == SequenceParallel::Yes && t() > 1; }

@@ -13,26 +13,28 @@ int64_t product(const std::vector<int64_t>& shape) {
   return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
 }
 
-Tensor view_of(Tensor flat, const Parameter& p) {
-  const Tensor range = flat.range(p.offset, p.offset + p.numel);
-  return p.local_shape.size() == 2 ? range.reshape({p.local_shape[0], p.local_shape[1]}) : range;
+Tensor shaped(Tensor flat, const Parameter& p) {
+  return p.local_shape.size() == 2 ? flat.reshape({p.local_shape[0], p.local_shape[1]}) : flat;
 }
 
+int64_t aligned(int64_t elements, int64_t alignment) { return (elements + alignment - 1) / alignment * alignment; }
+
+// Elements [begin, end) of the parameter.
 template <class T>
-void initialize(const Parameter& p, uint64_t seed, T* values) {
-  const int64_t n = p.true_numel();
+void initialize(const Parameter& p, uint64_t seed, int64_t begin, int64_t end, T* values) {
   const uint64_t stream = stream_of(p.name);
-#pragma omp parallel for schedule(static) if (n > 65536)
-  for (int64_t i = 0; i < n; ++i) {
+#pragma omp parallel for schedule(static) if (end - begin > 65536)
+  for (int64_t i = begin; i < end; ++i) {
+    T& value = values[i - begin];
     switch (p.init) {
       case InitKind::Zeros:
-        values[i] = T{0};
+        value = T{0};
         break;
       case InitKind::Ones:
-        values[i] = T{1};
+        value = T{1};
         break;
       case InitKind::Normal:
-        values[i] = static_cast<T>(p.init_std * normal_at(seed, stream, static_cast<uint64_t>(p.global_index(i))));
+        value = static_cast<T>(p.init_std * normal_at(seed, stream, static_cast<uint64_t>(p.global_index(i))));
         break;
     }
   }
@@ -56,78 +58,149 @@ int64_t Parameter::global_index(int64_t i) const {
   return i / cols * spec.global_shape[1] + spec.begin + i % cols;
 }
 
-void ParameterStore::begin_unit(std::string name, int chunk) {
-  units_.push_back({std::move(name), chunk, numel_, numel_});
-}
+void ParameterStore::begin_unit(std::string name, int chunk) { units_.push_back({std::move(name), chunk}); }
 
 size_t ParameterStore::add(std::vector<Parameter> group) {
   ensure(!units_.empty() && !group.empty(), "ParameterStore::add: no unit begun, or an empty group");
   const size_t first = parameters_.size();
+  const int unit = static_cast<int>(units_.size()) - 1;
+  groups_.push_back({first, group.size(), unit, {}});
   for (Parameter& p : group) {
-    p.unit = static_cast<int>(units_.size()) - 1;
+    p.unit = unit;
     p.offset = numel_;
     p.numel = product(p.local_shape);
     numel_ += p.numel;
     parameters_.push_back(std::move(p));
   }
-  numel_ = (numel_ + kParameterAlignment - 1) / kParameterAlignment * kParameterAlignment;
-  units_.back().end = numel_;
+  numel_ = aligned(numel_, kParameterAlignment);
   return first;
 }
 
-void ParameterStore::allocate(DType weight_dtype, DType grad_dtype, Arena& arena, kernels::Device& device) {
-  weight_buffer_ = arena.allocate(weight_dtype, numel_, MemoryCategory::Parameters);
-  flat_weight_ = weight_buffer_.view(weight_dtype, {numel_});
-  grad_buffer_ = arena.allocate(grad_dtype, numel_, MemoryCategory::Gradients);
-  flat_grad_ = grad_buffer_.view(grad_dtype, {numel_});
-  device.fill(flat_weight_, 0);
-  device.fill(flat_grad_, 0);
-  for (Parameter& p : parameters_) {
-    p.weight = view_of(flat_weight_, p);
-    p.grad = view_of(flat_grad_, p);
+void ParameterStore::share(size_t index) {
+  for (ParameterGroup& group : groups_) {
+    if (index >= group.first && index < group.first + group.count) {
+      group.users.push_back(static_cast<int>(units_.size()) - 1);
+    }
   }
 }
 
-Tensor ParameterStore::fused(Tensor flat, size_t index, size_t count) const {
+int64_t ParameterStore::padded_numel(const ParameterGroup& group) const {
+  int64_t numel = 0;
+  for (size_t i = group.first; i < group.first + group.count; ++i) numel += parameters_[i].numel;
+  return aligned(numel, kParameterAlignment);
+}
+
+std::vector<FlatRange> ParameterStore::place(const std::vector<std::vector<size_t>>& blocks, int64_t alignment) {
+  ensure(!weights_.buffer, "ParameterStore::place: after allocate");
+  std::vector<FlatRange> ranges;
+  size_t placed = 0;
+  numel_ = 0;
+  for (const std::vector<size_t>& block : blocks) {
+    const int64_t begin = numel_;
+    for (const size_t g : block) {
+      const ParameterGroup& group = groups_[g];
+      int64_t offset = numel_;
+      for (size_t i = group.first; i < group.first + group.count; ++i) {
+        parameters_[i].offset = offset;
+        offset += parameters_[i].numel;
+      }
+      numel_ += padded_numel(group);
+      ++placed;
+    }
+    numel_ = begin + aligned(numel_ - begin, alignment);
+    ranges.push_back({begin, numel_});
+  }
+  ensure(placed == groups_.size(), "ParameterStore::place: every group once");
+  return ranges;
+}
+
+void ParameterStore::allocate(DType weight_dtype, DType grad_dtype, Arena& arena, kernels::Device& device) {
+  allocate(weight_dtype, grad_dtype, arena, device, {{{0, numel_}}, {{0, numel_}}});
+}
+
+void ParameterStore::allocate(DType weight_dtype, DType grad_dtype, Arena& arena, kernels::Device& device,
+                              HeldRanges held) {
+  held_ = std::move(held);
+  make_storage(weights_, weight_dtype, held_.weights, arena, device, MemoryCategory::Parameters, &Parameter::weight);
+  make_storage(grads_, grad_dtype, held_.gradients, arena, device, MemoryCategory::Gradients, &Parameter::grad);
+}
+
+void ParameterStore::make_storage(Storage& storage, DType dtype, const std::vector<FlatRange>& held, Arena& arena,
+                                  kernels::Device& device, MemoryCategory category, View view) {
+  int64_t numel = 0;
+  storage.dtype = dtype;
+  for (const FlatRange& range : held) {
+    storage.begin.push_back(numel);
+    numel += range.size();
+  }
+  storage.buffer = arena.allocate(dtype, numel, category);
+  storage.all = storage.buffer.view(dtype, {numel});
+  device.fill(storage.all, 0);
+  for (Parameter& p : parameters_) {
+    for (const FlatRange& range : held) {
+      if (range.contains(p.range())) p.*view = shaped(part(storage, held, p.range()), p);
+    }
+  }
+}
+
+Tensor ParameterStore::part(const Storage& storage, const std::vector<FlatRange>& held, FlatRange range) const {
+  for (size_t i = 0; i < held.size(); ++i) {
+    if (!held[i].contains(range)) continue;
+    const int64_t begin = storage.begin[i] + range.begin - held[i].begin;
+    return storage.all.range(begin, begin + range.size());
+  }
+  ensure(false, "ParameterStore: this rank does not hold that part of the flat array");
+  return {};
+}
+
+Tensor ParameterStore::weight(FlatRange range) const { return part(weights_, held_.weights, range); }
+Tensor ParameterStore::grad(FlatRange range) const { return part(grads_, held_.gradients, range); }
+Tensor ParameterStore::flat_weight() const { return weight({0, numel_}); }
+Tensor ParameterStore::flat_grad() const { return grad({0, numel_}); }
+
+void ParameterStore::bind(FlatRange range, Tensor memory, View view) {
+  for (Parameter& p : parameters_) {
+    if (p.numel == 0 || !range.contains(p.range())) continue;
+    const int64_t begin = p.offset - range.begin;
+    p.*view = memory ? shaped(memory.range(begin, begin + p.numel), p) : Tensor();
+  }
+}
+
+void ParameterStore::bind_weights(FlatRange range, Tensor memory) { bind(range, memory, &Parameter::weight); }
+void ParameterStore::bind_grads(FlatRange range, Tensor memory) { bind(range, memory, &Parameter::grad); }
+
+Tensor ParameterStore::fused(View view, size_t index, size_t count) const {
   const Parameter& first = parameters_[index];
   int64_t numel = 0;
   for (size_t i = index; i < index + count; ++i) {
     ensure(parameters_[i].offset == first.offset + numel, "ParameterStore: fused parameters are not adjacent");
     numel += parameters_[i].numel;
   }
-  const Tensor range = flat.range(first.offset, first.offset + numel);
+  const Tensor memory = first.*view;
+  if (!memory) return {};
+  const Tensor range(memory.data(), memory.dtype(), {numel});
   if (first.local_shape.size() == 1) return range;
   return range.reshape({numel / first.local_shape[1], first.local_shape[1]});
 }
 
-Tensor ParameterStore::fused_weight(size_t index, size_t count) const { return fused(flat_weight_, index, count); }
-Tensor ParameterStore::fused_grad(size_t index, size_t count) const { return fused(flat_grad_, index, count); }
+Tensor ParameterStore::fused_weight(size_t index, size_t count) const {
+  return fused(&Parameter::weight, index, count);
+}
+Tensor ParameterStore::fused_grad(size_t index, size_t count) const { return fused(&Parameter::grad, index, count); }
 
-void initialize_parameters(const ParameterStore& store, uint64_t seed, Tensor values) {
-  ensure(values.numel() == store.numel(), "initialize_parameters: values must be as long as the store");
+void initialize_parameters(const ParameterStore& store, uint64_t seed, FlatRange range, Tensor values) {
+  ensure(values.numel() == range.size(), "initialize_parameters: values must be as long as the range");
   std::fill_n(static_cast<char*>(values.data()), values.bytes(), char{0});
   for (const Parameter& p : store.parameters()) {
+    const FlatRange own = intersection({p.offset, p.offset + p.true_numel()}, range);
+    if (own.size() <= 0) continue;
+    const int64_t at = own.begin - range.begin;
     if (values.dtype() == DType::Float64) {
-      initialize(p, seed, values.as<double>() + p.offset);
+      initialize(p, seed, own.begin - p.offset, own.end - p.offset, values.as<double>() + at);
     } else {
-      initialize(p, seed, values.as<float>() + p.offset);
+      initialize(p, seed, own.begin - p.offset, own.end - p.offset, values.as<float>() + at);
     }
   }
-}
-
-std::vector<GradientBucket> make_buckets(const ParameterStore& store, int64_t bucket_size) {
-  std::vector<GradientBucket> buckets;
-  const auto& units = store.units();
-  for (auto unit = units.rbegin(); unit != units.rend(); ++unit) {
-    const bool open = !buckets.empty() && buckets.back().chunk == unit->chunk &&
-                      buckets.back().end - buckets.back().begin < bucket_size && buckets.back().begin == unit->end;
-    if (open) {
-      buckets.back().begin = unit->begin;
-    } else {
-      buckets.push_back({unit->begin, unit->end, unit->chunk});
-    }
-  }
-  return buckets;
 }
 
 }  // namespace triax::parallel

@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "base/tensor.h"
 #include "kernels/device.h"
+#include "parallel/unit_ops.h"
 
 namespace triax::parallel {
 
@@ -21,6 +22,18 @@ enum class GradientSum {
 };
 
 enum class InitKind { Normal, Zeros, Ones };
+
+/// Elements [begin, end) of the flat arrays.
+struct FlatRange {
+  int64_t begin = 0, end = 0;
+  int64_t size() const { return end - begin; }
+  bool contains(const FlatRange& inner) const { return begin <= inner.begin && inner.end <= end; }
+  bool operator==(const FlatRange&) const = default;
+};
+/// What both hold; size() <= 0 when nothing.
+inline FlatRange intersection(const FlatRange& a, const FlatRange& b) {
+  return {a.begin > b.begin ? a.begin : b.begin, a.end < b.end ? a.end : b.end};
+}
 
 /// How one global tensor lies on this rank. Read by initialisation, gradient sums, norm, checkpoint and replica check.
 struct ShardSpec {
@@ -42,11 +55,14 @@ struct Parameter {
   bool weight_decay = true;  ///< false for biases and norms (Megatron)
   bool tied_copy = false;    ///< second copy of the word embedding, on the last stage: not counted, not written
   bool tied = false;         ///< gradient is also summed over the embedding group
+  GradientPhase phase = GradientPhase::Weight;
   int unit = 0;
   int64_t offset = 0;  ///< first element in the flat buffers
   int64_t numel = 0;   ///< local elements, padding rows included
-  Tensor weight;       ///< compute dtype
-  Tensor grad;         ///< gradient dtype, accumulated over micro-batches
+  Tensor weight;       ///< compute dtype; empty while it is not gathered (ZeRO 3)
+  Tensor grad;         ///< gradient dtype, accumulated over micro-batches; empty outside of a backward pass (ZeRO 2, 3)
+
+  FlatRange range() const { return {offset, offset + numel}; }
 
   /// True elements of this rank: rows of padding excluded.
   int64_t true_numel() const;
@@ -54,17 +70,29 @@ struct Parameter {
   int64_t global_index(int64_t i) const;
 };
 
-/// Parameters that are gathered, reduced and sharded together: the embedding, one layer, the head.
+/// What the model runs as one: the embedding, one layer, the head.
 struct ParameterUnit {
   std::string name;
   int chunk = 0;
-  int64_t begin = 0, end = 0;  ///< flat range, whole parameters with their alignment
+};
+
+/// Parameters that lie one directly after the other, used as one matrix: [first, first + count).
+struct ParameterGroup {
+  size_t first = 0, count = 0;
+  int unit = 0;
+  std::vector<int> users;  ///< other units that use it too
 };
 
 /// Elements between parameter groups are aligned to this many, and zero.
 inline constexpr int64_t kParameterAlignment = 32;
 
-/// Built in two steps: layers declare, then allocate() makes flat storage and fills in the views.
+/// What of the flat arrays has memory of its own, ascending and disjoint. The rest of the weights is gathered when
+/// used, the rest of the gradients lives in buckets.
+struct HeldRanges {
+  std::vector<FlatRange> weights, gradients;
+};
+
+/// Built in steps: layers declare, place() may order the flat arrays anew, then allocate() makes storage and views.
 class ParameterStore {
  public:
   /// Starts a unit; the following add() calls belong to it.
@@ -72,41 +100,68 @@ class ParameterStore {
   /// Declares tensors that lie one directly after the other (so that q, k, v can be used as one matrix). Returns the
   /// index of the first; indices are stable and consecutive.
   size_t add(std::vector<Parameter> group);
-  /// Weights and gradients from `arena`, zero-filled. With an arena over ProcessGrid::memory() they are reduced in place.
+  /// The unit that was begun last also uses the parameter `index` of an earlier one (a head that is the embedding).
+  void share(size_t index);
+  /// Orders the flat arrays: blocks of groups (indices into groups(), each exactly once), each block padded to a
+  /// multiple of `alignment` elements. Returns the blocks' ranges.
+  std::vector<FlatRange> place(const std::vector<std::vector<size_t>>& blocks, int64_t alignment);
+  /// Weights and gradients from `arena`, zero-filled, whole or only what is held. With an arena over
+  /// ProcessGrid::memory() they are reduced in place.
   void allocate(DType weight_dtype, DType grad_dtype, Arena& arena, kernels::Device& device);
+  void allocate(DType weight_dtype, DType grad_dtype, Arena& arena, kernels::Device& device, HeldRanges held);
 
   std::vector<Parameter>& parameters() { return parameters_; }
   const std::vector<Parameter>& parameters() const { return parameters_; }
   Parameter& at(size_t index) { return parameters_[index]; }
+  const Parameter& at(size_t index) const { return parameters_[index]; }
   const std::vector<ParameterUnit>& units() const { return units_; }
-  /// Flat length, alignment included.
+  const std::vector<ParameterGroup>& groups() const { return groups_; }
+  /// Elements of a group, its alignment included.
+  int64_t padded_numel(const ParameterGroup& group) const;
+  /// Flat length, alignment and padding included.
   int64_t numel() const { return numel_; }
-  Tensor flat_weight() const { return flat_weight_; }  ///< [numel]
-  Tensor flat_grad() const { return flat_grad_; }      ///< [numel]
+  DType weight_dtype() const { return weights_.dtype; }
+  DType grad_dtype() const { return grads_.dtype; }
+  const HeldRanges& held() const { return held_; }
+  /// Part of the storage; must lie within one held range.
+  Tensor weight(FlatRange range) const;
+  Tensor grad(FlatRange range) const;
+  /// All that is held, one range after the other.
+  Tensor held_weights() const { return weights_.all; }
+  Tensor held_grads() const { return grads_.all; }
+  Tensor flat_weight() const;  ///< [numel], when all is held
+  Tensor flat_grad() const;    ///< [numel], when all is held
+  /// Weights (gradients) of the parameters in `range` live in `memory` [range.size()] from now on; empty: nowhere.
+  void bind_weights(FlatRange range, Tensor memory);
+  void bind_grads(FlatRange range, Tensor memory);
   /// Weights of `count` tensors from `index` on as one matrix [sum of rows, cols] (or one vector).
   Tensor fused_weight(size_t index, size_t count) const;
   Tensor fused_grad(size_t index, size_t count) const;
 
  private:
-  Tensor fused(Tensor flat, size_t index, size_t count) const;
+  struct Storage {
+    DType dtype = DType::Float32;
+    Buffer buffer;
+    Tensor all;
+    std::vector<int64_t> begin;  ///< of each held range in `all`
+  };
+  using View = Tensor Parameter::*;
+  void make_storage(Storage& storage, DType dtype, const std::vector<FlatRange>& held, Arena& arena,
+                    kernels::Device& device, MemoryCategory category, View view);
+  Tensor part(const Storage& storage, const std::vector<FlatRange>& held, FlatRange range) const;
+  void bind(FlatRange range, Tensor memory, View view);
+  Tensor fused(View view, size_t index, size_t count) const;
   std::vector<Parameter> parameters_;
   std::vector<ParameterUnit> units_;
+  std::vector<ParameterGroup> groups_;
   int64_t numel_ = 0;
-  Buffer weight_buffer_, grad_buffer_;
-  Tensor flat_weight_, flat_grad_;
+  HeldRanges held_;
+  Storage weights_, grads_;
 };
 
-/// Fills `values` (host, state dtype: fp32 or fp64, [numel of the store]) with the initial weights: element i of tensor
-/// `name` is init_std * normal_at(seed, stream_of(name), global index), whatever the layout. Padding is 0.
-void initialize_parameters(const ParameterStore& store, uint64_t seed, Tensor values);
-
-/// A contiguous flat range reduced in one all-reduce over dp.
-struct GradientBucket {
-  int64_t begin = 0, end = 0;
-  int chunk = 0;
-};
-/// Cuts the flat gradient into buckets of at least `bucket_size` elements at unit borders, last unit first (the order
-/// in which the backward pass finishes them); a bucket never spans chunks.
-std::vector<GradientBucket> make_buckets(const ParameterStore& store, int64_t bucket_size);
+/// Fills `values` (host, state dtype: fp32 or fp64, [range.size()]) with the initial weights of that flat range:
+/// element i of tensor `name` is init_std * normal_at(seed, stream_of(name), global index), whatever the layout.
+/// Padding is 0.
+void initialize_parameters(const ParameterStore& store, uint64_t seed, FlatRange range, Tensor values);
 
 }  // namespace triax::parallel

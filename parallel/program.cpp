@@ -11,9 +11,9 @@
 namespace triax::parallel {
 
 const char* name_of(OpKind kind) {
-  constexpr std::array<const char*, kNumOpKinds> kNames{"LOAD",     "F",           "B",      "I",      "W",
-                                                        "SEND_F",   "RECV_F",      "SEND_B", "RECV_B", "SUM_TP",
-                                                        "SUM_TIED", "REDUCE_GRAD", "NORM",   "OPT",    "R"};
+  constexpr std::array<const char*, kNumOpKinds> kNames{
+      "LOAD",   "F",      "B",        "I",           "W",    "SEND_F", "RECV_F", "SEND_B",
+      "RECV_B", "SUM_TP", "SUM_TIED", "REDUCE_GRAD", "NORM", "OPT",    "R",      "GATHER"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -32,6 +32,25 @@ uint64_t hash_of(const Program& program) {
     for (const Op& op : ops) {
       fmt::format_to(out, "{}{}:{}:{}:{}:{}:{} ", op.chunk, name_of(op.kind), op.micro_batch, op.bucket,
                      static_cast<int>(op.stream), op.peer_offset, op.match);
+    }
+  }
+  if (!program.units.empty()) {
+    const UnitOptions& o = program.unit_options;
+    fmt::format_to(out, "\nunits {} {} {} {}", o.prefetch, name_of(o.keep), o.reductions_in_flight,
+                   o.shards_gradients ? 1 : 0);
+  }
+  for (const PositionUnits& units : program.units) {
+    text.push_back('\n');
+    for (const PositionUnits::Block& b : units.blocks) {
+      fmt::format_to(out, "{}{}:{} ", b.gathered ? 'g' : 'r', b.phase == GradientPhase::Input ? 'i' : 'w',
+                     fmt::join(b.units, ","));
+    }
+    for (const ChunkWalk& walk : units.walks) {
+      for (const auto* uses : {&walk.forward, &walk.backward, &walk.backward_input, &walk.backward_weight}) {
+        text.push_back('/');
+        for (const UnitUse& u : *uses)
+          fmt::format_to(out, "{}{}{}", name_of(u.pass), u.unit, u.reads_weights ? "" : "-");
+      }
     }
   }
   return stream_of(std::string_view(text.data(), text.size()));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "parallel/layout.h"
+#include "parallel/unit_ops.h"
 
 namespace triax::parallel {
 
@@ -25,11 +26,12 @@ enum class OpKind : uint8_t {
   ReduceGradients,   ///< bucket of gradients over dp
   GradientNorm,      ///< overflow test, global norm, clip factor
   OptimizerStep,
-  Recompute,  ///< R: a chunk's forward again, from its checkpoints, ahead of its backward
+  Recompute,         ///< R: a chunk's forward again, from its checkpoints, ahead of its backward
+  GatherParameters,  ///< weights of a block over dp, after their owners have updated them (ZeRO 1 to 3)
 };
-inline constexpr int kNumOpKinds = 15;
+inline constexpr int kNumOpKinds = 16;
 /// "LOAD", "F", "B", "I", "W", "SEND_F", "RECV_F", "SEND_B", "RECV_B", "SUM_TP", "SUM_TIED", "REDUCE_GRAD", "NORM",
-/// "OPT", "R".
+/// "OPT", "R", "GATHER".
 const char* name_of(OpKind kind);
 
 constexpr bool is_forward(OpKind kind) { return kind == OpKind::Forward; }
@@ -50,7 +52,7 @@ struct Op {
   OpKind kind = OpKind::Forward;
   int chunk = 0;        ///< model chunk on this position
   int micro_batch = 0;  ///< of this replica
-  int bucket = -1;      ///< ReduceGradients
+  int bucket = -1;      ///< ReduceGradients, GatherParameters: block of the position's ShardPlan
   Stream stream = Stream::Compute;
   int peer_offset = 0;  ///< sends and receives: pipeline position of the peer minus ours, modulo p
   int64_t match = -1;   ///< sends and receives: equal on both sides, unique in the step; also the message tag
@@ -64,6 +66,8 @@ struct Program {
   int num_micro_batches = 1;
   LayerMap layers;
   std::vector<std::vector<Op>> positions;  ///< [pipeline][ops in order]
+  UnitOptions unit_options;
+  std::vector<PositionUnits> units;  ///< [pipeline]; empty where no weights or gradients are sharded inside ops
   bool operator==(const Program&) const = default;
 };
 

@@ -141,6 +141,17 @@ std::vector<Op> append_gradient_sums(const std::vector<Op>& ops, int chunks, con
   return out;
 }
 
+std::vector<Op> insert_gathers(std::vector<Op> ops, std::vector<GatheredBlock> blocks, GatherTime time) {
+  const Stream stream = time == GatherTime::AtStart ? Stream::Data : Stream::Compute;
+  // Blocks are listed in backward order: the last ones of a chunk are used first.
+  std::reverse(blocks.begin(), blocks.end());
+  std::stable_sort(blocks.begin(), blocks.end(), [](const auto& a, const auto& b) { return a.chunk < b.chunk; });
+  std::vector<Op> gathers;
+  for (const GatheredBlock& b : blocks) gathers.push_back(plain(OpKind::GatherParameters, b.chunk, stream, b.block));
+  ops.insert(time == GatherTime::AtStart ? ops.begin() : ops.end(), gathers.begin(), gathers.end());
+  return ops;
+}
+
 std::vector<Op> append_optimizer(std::vector<Op> ops) {
   ops.push_back(plain(OpKind::GradientNorm, 0, Stream::Compute));
   ops.push_back(plain(OpKind::OptimizerStep, 0, Stream::Compute));
@@ -150,7 +161,7 @@ std::vector<Op> append_optimizer(std::vector<Op> ops) {
 Program make_training_program(const ProgramOptions& options) {
   const ScheduleOptions& s = options.schedule;
   const LayerMap& layers = options.layers;
-  Program program{name_of(s.kind), s.pipeline, s.chunks, s.num_micro_batches, layers, {}};
+  Program program{name_of(s.kind), s.pipeline, s.chunks, s.num_micro_batches, layers, {}, {}, {}};
   const int last = layers.num_virtual_stages() - 1;
   for (int i = 0; i < s.pipeline; ++i) {
     GradientSums sums;
@@ -166,21 +177,35 @@ Program make_training_program(const ProgramOptions& options) {
     ops = insert_loads(ops);
     ops = insert_messages(ops, layers, i, s.num_micro_batches);
     ops = append_gradient_sums(ops, s.chunks, sums);
-    program.positions.push_back(append_optimizer(std::move(ops)));
+    ops = append_optimizer(std::move(ops));
+    if (!options.gathered.empty()) {
+      ops = insert_gathers(std::move(ops), options.gathered[static_cast<size_t>(i)], options.gather_time);
+    }
+    program.positions.push_back(std::move(ops));
   }
+  program.unit_options = options.unit_options;
+  program.units = options.units;
   return program;
 }
 
 Program make_evaluation_program(const ProgramOptions& options) {
   const ScheduleOptions& s = options.schedule;
-  Program program{
-      std::string("evaluate-") + name_of(s.kind), s.pipeline, s.chunks, s.num_micro_batches, options.layers, {}};
+  Program program{std::string("evaluate-") + name_of(s.kind),
+                  s.pipeline,
+                  s.chunks,
+                  s.num_micro_batches,
+                  options.layers,
+                  {},
+                  {},
+                  {}};
   for (int i = 0; i < s.pipeline; ++i) {
     std::vector<Op> ops = compute_order(s, i);
     std::erase_if(ops, [](const Op& op) { return op.kind != OpKind::Forward; });
     ops = insert_loads(ops);
     program.positions.push_back(insert_messages(ops, options.layers, i, s.num_micro_batches));
   }
+  program.unit_options = options.unit_options;
+  program.units = options.units;
   return program;
 }
 

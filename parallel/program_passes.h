@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "parallel/program.h"
+#include "parallel/schedule.h"
 
 namespace triax::parallel {
 
@@ -37,6 +38,9 @@ struct GradientSums {
   std::vector<int> bucket_chunk;  ///< chunk of each bucket, in bucket order
 };
 std::vector<Op> append_gradient_sums(const std::vector<Op>& ops, int chunks, const GradientSums& sums);
+
+/// The gathers as GatherTime says; `blocks` in the order of the shard plan.
+std::vector<Op> insert_gathers(std::vector<Op> ops, std::vector<GatheredBlock> blocks, GatherTime time);
 
 /// GradientNorm and OptimizerStep at the end.
 std::vector<Op> append_optimizer(std::vector<Op> ops);

@@ -14,6 +14,7 @@ std::string text_of(const LayerMap& layers, int position, const Op& op) {
     case OpKind::SumTied:
       return fmt::format("{}{}", layers.virtual_stage(position, op.chunk), name);
     case OpKind::ReduceGradients:
+    case OpKind::GatherParameters:
       return fmt::format("{}{}.{}", layers.virtual_stage(position, op.chunk), name, op.bucket);
     default:
       return fmt::format("{}{}{}", layers.virtual_stage(position, op.chunk), name, op.micro_batch);

@@ -37,6 +37,15 @@ std::string check_schedule(const ScheduleOptions& options);
 /// split ones (I and W), a file has what it lists.
 std::vector<Op> compute_order(const ScheduleOptions& options, int position);
 
+/// Block of the shard plan whose weights are gathered after the optimizer has updated them, and its chunk.
+struct GatheredBlock {
+  int block = 0;
+  int chunk = 0;
+};
+/// AtStart: gathers start with the step, on the data stream, in the order in which chunks need them; the first forward
+/// of a chunk waits for those of its chunk. AtEnd: after the optimizer, one after the other.
+enum class GatherTime { AtStart, AtEnd };
+
 /// Whether recomputation is part of the backward op or an op of its own, which can run while its gradient travels.
 enum class RecomputeOps { InsideBackward, Separate };
 
@@ -49,6 +58,10 @@ struct ProgramOptions {
   std::vector<std::vector<int>>
       bucket_chunks;  ///< [position][bucket]: chunk of each gradient bucket; empty when dp = 1
   RecomputeOps recompute = RecomputeOps::InsideBackward;
+  std::vector<std::vector<GatheredBlock>> gathered;  ///< [position]; empty without ZeRO
+  GatherTime gather_time = GatherTime::AtStart;
+  UnitOptions unit_options;
+  std::vector<PositionUnits> units;  ///< [position]; empty below ZeRO 2
 };
 /// Compute order -> batches -> sends and receives -> gradient sums -> norm and optimizer.
 Program make_training_program(const ProgramOptions& options);

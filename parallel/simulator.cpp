@@ -31,7 +31,7 @@ struct LaneState {
   Lane lane;
   size_t next = 0;
   int64_t clock_ps = 0;
-  int reductions = 0;       // ReduceGradients on the data stream that this lane has reached
+  int reductions = 0;       // ReduceGradients and GatherParameters that this lane has reached
   int tied = 0, norms = 0;  // likewise
   bool met = false;         // the lane has come to the meeting at `next`
   IdleAccount account;
@@ -93,12 +93,16 @@ class Engine {
   // Counts how often each position reaches each kind of meeting: the k-th time is one meeting of all that get there.
   void make_meetings() {
     reductions_.resize(program_.positions.size());
+    gathers_.assign(program_.positions.size(), std::vector<int>(static_cast<size_t>(program_.chunks), -1));
     std::vector<Meeting> tied, norms;
     for (size_t i = 0; i < program_.positions.size(); ++i) {
       size_t t = 0;
       size_t n = 0;
       for (const Op& op : program_.positions[i]) {
-        if (op.kind == OpKind::ReduceGradients) {
+        if (op.kind == OpKind::GatherParameters && op.stream == Stream::Data) {
+          gathers_[i][static_cast<size_t>(op.chunk)] = static_cast<int>(reductions_[i].size());
+        }
+        if (op.kind == OpKind::ReduceGradients || op.kind == OpKind::GatherParameters) {
           reductions_[i].emplace_back();
           reductions_[i].back().missing = replicas_;
         }
@@ -164,13 +168,32 @@ class Engine {
       return true;
     }
     if (op.kind == OpKind::GradientNorm) return norm(number, op, ready);
-    if (op.kind == OpKind::ReduceGradients) return reduce(number, op, ready);
+    if (op.kind == OpKind::ReduceGradients || op.kind == OpKind::GatherParameters) return reduce(number, op, ready);
+    if (is_forward(op.kind) && !await_gathers(number, op)) return false;
     const int64_t stop = s.clock_ps + model_.duration_ps(s.lane, op, static_cast<int>(s.next));
     if (is_compute(op.kind)) s.account.compute(s.clock_ps, stop);
     if (op.kind == OpKind::LoadBatch) s.account.load(s.clock_ps, stop);
     if (op.kind == OpKind::SumTensorPartial) s.account.collective(s.clock_ps, stop);
     record(s, {s.clock_ps, stop});
     s.clock_ps = stop;
+    return true;
+  }
+
+  // Forwards start when the gathers of their chunk are through.
+  bool await_gathers(int number, const Op& op) {
+    LaneState& s = lanes_[static_cast<size_t>(number)];
+    const auto position = static_cast<size_t>(s.lane.position);
+    const int gather = gathers_[position][static_cast<size_t>(op.chunk)];
+    if (gather < 0) return true;
+    Meeting& meeting = reductions_[position][static_cast<size_t>(gather)];
+    if (!meeting.over()) {
+      meeting.waiting.push_back(number);
+      return false;
+    }
+    if (meeting.time.stop_ps > s.clock_ps) {
+      s.account.collective(s.clock_ps, meeting.time.stop_ps);
+      s.clock_ps = meeting.time.stop_ps;
+    }
     return true;
   }
 
@@ -282,6 +305,7 @@ class Engine {
   std::vector<int64_t> arrivals_;                 // [replica][match]
   std::vector<int64_t> flights_;                  // [match]
   std::vector<std::vector<Meeting>> reductions_;  // [position][k]: all replicas
+  std::vector<std::vector<int>> gathers_;         // [position][chunk]: the last meeting its forwards wait for, or -1
   std::vector<std::vector<Meeting>> tied_;        // [replica][k]: the positions that have one
   std::vector<std::vector<Meeting>> norms_;       // [replica][k]: all positions
   Simulation result_;

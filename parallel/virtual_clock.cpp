@@ -28,6 +28,7 @@ void VirtualClock::start_step() {
   now_ps_ = 0;
   data_end_ps_ = 0;
   norm_start_ps_ = -1;
+  gathered_ps_.assign(static_cast<size_t>(program_->chunks), 0);
 }
 
 void VirtualClock::advance(int index) {
@@ -45,11 +46,12 @@ void VirtualClock::advance(int index) {
     flights_[static_cast<size_t>(index)] = model_.flight_ps(peer, sent);
     time = {now_ps_, std::max(now_ps_, receive(peer, tag_of(o)))};
     now_ps_ = time.stop_ps;
-  } else if (o.kind == OpKind::ReduceGradients) {
+  } else if (o.kind == OpKind::ReduceGradients || o.kind == OpKind::GatherParameters) {
     reduce(index);
   } else if (o.kind == OpKind::GradientNorm) {
     norm(index);
   } else {
+    if (is_forward(o.kind)) now_ps_ = std::max(now_ps_, gathered_ps_[static_cast<size_t>(o.chunk)]);
     const int64_t start = o.kind == OpKind::SumTied ? largest_with_tied_partner(now_ps_) : now_ps_;
     time = {start, start + duration_ps(index)};
     now_ps_ = time.stop_ps;
@@ -64,6 +66,9 @@ void VirtualClock::reduce(int index) {
   const int64_t start = beside ? std::max(ready, data_end_ps_) : ready;
   time = {start, start + duration_ps(index)};
   (beside ? data_end_ps_ : now_ps_) = time.stop_ps;
+  if (beside && op(index).kind == OpKind::GatherParameters) {
+    gathered_ps_[static_cast<size_t>(op(index).chunk)] = time.stop_ps;
+  }
 }
 
 void VirtualClock::norm(int index) {

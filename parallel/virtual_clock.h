@@ -69,7 +69,8 @@ class VirtualClock {
   std::vector<int64_t> flights_;  ///< of receives
   std::deque<Sent> sent_;
   int64_t now_ps_ = 0;
-  int64_t data_end_ps_ = 0;  ///< of the last ReduceGradients on the data stream
+  int64_t data_end_ps_ = 0;           ///< of the last op on the data stream
+  std::vector<int64_t> gathered_ps_;  ///< [chunk]: when the gathers that its forward waits for were through
   int64_t norm_start_ps_ = -1;
 };
 

@@ -5,32 +5,46 @@
 namespace triax::train {
 
 std::vector<FlatRange> counted_ranges(const parallel::ParameterStore& store) {
+  std::vector<const parallel::Parameter*> ordered;
+  for (const parallel::Parameter& p : store.parameters()) ordered.push_back(&p);
+  std::sort(ordered.begin(), ordered.end(), [](const auto* a, const auto* b) { return a->offset < b->offset; });
   std::vector<FlatRange> ranges;
   bool join = false;
-  for (const parallel::Parameter& p : store.parameters()) {
-    const bool counts = p.spec.replica == 0 && !p.tied_copy;
+  for (const parallel::Parameter* p : ordered) {
+    const bool counts = p->spec.replica == 0 && !p->tied_copy;
     if (counts && join) {
-      ranges.back().end = p.offset + p.numel;
+      ranges.back().end = p->offset + p->numel;
     } else if (counts) {
-      ranges.push_back({p.offset, p.offset + p.numel});
+      ranges.push_back({p->offset, p->offset + p->numel});
     }
     join = counts;
   }
   return ranges;
 }
 
-GradientNorm::GradientNorm(const parallel::ParameterStore& store, comm::Communicator& model_parallel,
-                           kernels::Device& device, Arena& arena)
-    : ranges_(counted_ranges(store)),
-      grad_(store.flat_grad()),
-      group_(&model_parallel),
+std::vector<FlatRange> parts_within(const std::vector<FlatRange>& ranges, std::span<const FlatRange> owned) {
+  std::vector<FlatRange> parts;
+  for (const FlatRange& range : ranges) {
+    for (const FlatRange& own : owned) {
+      const FlatRange part = parallel::intersection(range, own);
+      if (part.size() > 0) parts.push_back(part);
+    }
+  }
+  return parts;
+}
+
+GradientNorm::GradientNorm(const parallel::ParameterStore& store, std::vector<FlatRange> ranges,
+                           comm::Communicator& group, kernels::Device& device, Arena& arena)
+    : store_(&store),
+      ranges_(std::move(ranges)),
+      group_(&group),
       device_(&device),
       sum_buffer_(arena.allocate(DType::Float64, 1, MemoryCategory::Workspace)),
       sum_(sum_buffer_.view(DType::Float64, {1})) {}
 
 double GradientNorm::sum_of_squares() {
   device_->fill(sum_, 0);
-  for (const FlatRange& range : ranges_) device_->sum_of_squares(grad_.range(range.begin, range.end), sum_);
+  for (const FlatRange& range : ranges_) device_->sum_of_squares(store_->grad(range), sum_);
   device_->synchronize();
   group_->all_reduce(sum_, comm::ReduceOp::Sum).wait();
   return *sum_.as<double>();
@@ -50,7 +64,9 @@ std::string first_nonfinite(const parallel::ParameterStore& store, kernels::Devi
   const Tensor count = buffer.view(DType::Float64, {1});
   for (const parallel::Parameter& p : store.parameters()) {
     device.fill(count, 0);
-    device.count_nonfinite(p.grad.flat(), count);
+    for (const FlatRange& part : parts_within({p.range()}, store.held().gradients)) {
+      device.count_nonfinite(store.grad(part), count);
+    }
     device.synchronize();
     if (*count.as<double>() > 0) return p.name;
   }

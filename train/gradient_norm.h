@@ -1,6 +1,7 @@
 // The global gradient norm, the overflow test that comes with it, and the one factor that the optimizer applies.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,20 +15,23 @@ namespace triax::train {
 /// Flat ranges whose elements this rank counts, so that every element of the model counts once over the tp x pp ranks:
 /// replica 0 of replicated tensors, not the tied copy. Padding and alignment are zero and may lie within.
 std::vector<FlatRange> counted_ranges(const parallel::ParameterStore& store);
+/// The parts of `ranges` that lie within `owned`.
+std::vector<FlatRange> parts_within(const std::vector<FlatRange>& ranges, std::span<const FlatRange> owned);
 
-/// Sums squares over the counted gradients of this rank and all-reduces one fp64 over `model_parallel` (8 bytes). Call
-/// after the reduction over dp, when all replicas of the model hold the same gradients.
+/// Sums squares over `ranges` of this rank's gradients (counted_ranges() of what it owns) and all-reduces one fp64 over
+/// `group` (8 bytes): tp x pp where every dp rank holds all gradients, else the world. Call after the reduction over
+/// dp.
 class GradientNorm {
  public:
-  GradientNorm(const parallel::ParameterStore& store, comm::Communicator& model_parallel, kernels::Device& device,
-               Arena& arena);
+  GradientNorm(const parallel::ParameterStore& store, std::vector<FlatRange> ranges, comm::Communicator& group,
+               kernels::Device& device, Arena& arena);
   /// sum of g^2 over the whole model, in fp64, as accumulated (not yet scaled). Not finite exactly when some gradient
   /// on some rank is infinite or NaN: squares of finite fp32 values cannot overflow fp64.
   double sum_of_squares();
 
  private:
+  const parallel::ParameterStore* store_;
   std::vector<FlatRange> ranges_;
-  Tensor grad_;  // flat
   comm::Communicator* group_;
   kernels::Device* device_;
   Buffer sum_buffer_;

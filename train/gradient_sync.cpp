@@ -39,7 +39,7 @@ bool SyncPlan::any_partial() const {
                      [](const ChunkPlan& c) { return !c.tensor.empty() || !c.kv_replicas.empty(); });
 }
 
-SyncPlan make_sync_plan(const parallel::ParameterStore& store, int chunks, int64_t bucket_size) {
+SyncPlan make_sync_plan(parallel::ParameterStore& store, int chunks, const parallel::ShardOptions& shards) {
   SyncPlan plan;
   plan.chunks.resize(static_cast<size_t>(chunks));
   const auto& parameters = store.parameters();
@@ -50,7 +50,7 @@ SyncPlan make_sync_plan(const parallel::ParameterStore& store, int chunks, int64
     if (p.spec.gradient_sum == GradientSum::KvReplicas) chunk.kv_replicas.push_back(i);
     if (p.tied) plan.tied.push_back(i);
   }
-  plan.buckets = parallel::make_buckets(store, bucket_size);
+  plan.shards = parallel::make_shard_plan(store, shards);
   return plan;
 }
 
@@ -72,8 +72,8 @@ std::string describe(const SyncPlan& plan, const parallel::ParameterStore& store
     if (p.spec.gradient_sum == GradientSum::Tensor) fmt::format_to(out, ", summed over tp");
     if (p.spec.gradient_sum == GradientSum::KvReplicas) fmt::format_to(out, ", summed over KV replicas");
     if (p.tied) fmt::format_to(out, ", summed over first and last stage");
-    for (size_t b = 0; b < plan.buckets.size(); ++b) {
-      if (p.offset >= plan.buckets[b].begin && p.offset < plan.buckets[b].end) fmt::format_to(out, ", dp bucket {}", b);
+    for (size_t b = 0; b < plan.shards.blocks.size(); ++b) {
+      if (plan.shards.blocks[b].range.contains(p.range())) fmt::format_to(out, ", dp block {}", b);
     }
     text += '\n';
     out = std::back_inserter(text);
@@ -83,8 +83,17 @@ std::string describe(const SyncPlan& plan, const parallel::ParameterStore& store
 
 GradientSync::GradientSync(SyncPlan plan, parallel::ParameterStore& store, comm::ProcessGrid& grid,
                            kernels::Device& device, Arena& arena, Overlap overlap, const SkippedSync& skipped)
-    : plan_(std::move(plan)), store_(&store), grid_(&grid), device_(&device), overlap_(overlap), skipped_(skipped) {
-  const DType dtype = store.flat_grad().dtype();
+    : plan_(std::move(plan)),
+      store_(&store),
+      grid_(&grid),
+      device_(&device),
+      arena_(&arena),
+      overlap_(overlap),
+      skipped_(skipped) {
+  if (skipped_.data && plan_.shards.options.stage > 0) {
+    throw ConfigError("--inject skip-sync:dp needs --zero-stage 0: sharded, no two ranks hold the same gradient");
+  }
+  const DType dtype = store.grad_dtype();
   const int64_t tensor = longest(&SyncPlan::ChunkPlan::tensor);
   const int64_t kv = longest(&SyncPlan::ChunkPlan::kv_replicas);
   const auto pack = [&](Buffer& buffer, int64_t elements) {
@@ -94,34 +103,55 @@ GradientSync::GradientSync(SyncPlan plan, parallel::ParameterStore& store, comm:
   };
   tensor_pack_ = pack(tensor_buffer_, tensor);
   kv_pack_ = pack(kv_buffer_, kv);
-  in_flight_.reserve(plan_.buckets.size());
+  in_flight_.reserve(2 * plan_.shards.blocks.size());
+  buckets_.resize(plan_.shards.options.shards_gradients() ? plan_.shards.blocks.size() : 0);
+  for (Bucket& bucket : buckets_) bucket.work.reserve(2);
+}
+
+std::vector<Tensor> GradientSync::parts_of(size_t parameter) const {
+  std::vector<Tensor> parts;
+  for (const parallel::FlatRange& held : store_->held().gradients) {
+    const parallel::FlatRange part = parallel::intersection(store_->at(parameter).range(), held);
+    if (part.size() > 0) parts.push_back(store_->grad(part));
+  }
+  return parts;
 }
 
 int64_t GradientSync::longest(const std::vector<size_t> SyncPlan::ChunkPlan::*list) const {
   int64_t most = 0;
   for (const SyncPlan::ChunkPlan& chunk : plan_.chunks) {
     int64_t numel = 0;
-    for (const size_t i : chunk.*list) numel += store_->at(i).numel;
+    for (const size_t i : chunk.*list) {
+      for (const Tensor& part : parts_of(i)) numel += part.numel();
+    }
     most = std::max(most, numel);
   }
   return most;
 }
 
+void GradientSync::start_step() {
+  for (Bucket& bucket : buckets_) bucket.first = true;
+  device_->fill(store_->held_grads(), 0);
+}
+
 void GradientSync::sum_packed(const std::vector<size_t>& indices, comm::Communicator& group, Tensor pack) {
-  if (indices.empty() || group.size() == 1) return;
+  if (indices.empty() || group.size() == 1 || !pack) return;
   int64_t used = 0;
   for (const size_t i : indices) {
-    const Parameter& p = store_->at(i);
-    device_->copy(p.grad.flat(), pack.range(used, used + p.numel));
-    used += p.numel;
+    for (const Tensor& part : parts_of(i)) {
+      device_->copy(part, pack.range(used, used + part.numel()));
+      used += part.numel();
+    }
   }
+  if (used == 0) return;  // the tp ranks own the same elements: none of them has a part
   device_->synchronize();
   group.all_reduce(pack.range(0, used), comm::ReduceOp::Sum).wait();
   used = 0;
   for (const size_t i : indices) {
-    const Parameter& p = store_->at(i);
-    device_->copy(pack.range(used, used + p.numel), p.grad.flat());
-    used += p.numel;
+    for (const Tensor& part : parts_of(i)) {
+      device_->copy(pack.range(used, used + part.numel()), part);
+      used += part.numel();
+    }
   }
 }
 
@@ -134,24 +164,22 @@ void GradientSync::sum_tensor_partial(int chunk) {
 
 void GradientSync::sum_tied() {
   if (!skipped_.tied && plan_.tied.size() == 2) {  // both copies are chunks of this position
-    const Tensor first = store_->at(plan_.tied[0]).grad.flat();
-    const Tensor second = store_->at(plan_.tied[1]).grad.flat();
-    device_->add(first, second);
-    device_->copy(second, first);
+    const std::vector<Tensor> first = parts_of(plan_.tied[0]);
+    const std::vector<Tensor> second = parts_of(plan_.tied[1]);
+    for (size_t i = 0; i < first.size(); ++i) {
+      device_->add(first[i], second[i]);
+      device_->copy(second[i], first[i]);
+    }
     return;
   }
   if (skipped_.tied || grid_->embedding().size() == 1) return;
   device_->synchronize();
   for (const size_t i : plan_.tied) {
-    grid_->embedding().all_reduce(store_->at(i).grad.flat(), comm::ReduceOp::Sum).wait();
+    for (const Tensor& part : parts_of(i)) grid_->embedding().all_reduce(part, comm::ReduceOp::Sum).wait();
   }
 }
 
-void GradientSync::reduce(int bucket) {
-  if (skipped_.data || grid_->data().size() == 1) return;
-  const parallel::GradientBucket& b = plan_.buckets[static_cast<size_t>(bucket)];
-  device_->synchronize();
-  comm::Work work = grid_->data().all_reduce(store_->flat_grad().range(b.begin, b.end), comm::ReduceOp::Sum);
+void GradientSync::start(comm::Work work) {
   if (overlap_ == Overlap::No) {
     work.wait();
   } else {
@@ -159,9 +187,73 @@ void GradientSync::reduce(int bucket) {
   }
 }
 
+void GradientSync::reduce(int block) {
+  if (skipped_.data || grid_->data().size() == 1) return;
+  const parallel::ShardBlock& b = block_at(block);
+  const parallel::FlatRange own = plan_.shards.shard_of(b, grid_->shard().rank());
+  device_->synchronize();
+  if (plan_.shards.options.stage == 0) {
+    start(grid_->data().all_reduce(store_->grad(b.range), comm::ReduceOp::Sum));
+    return;
+  }
+  if (plan_.shards.options.stage == 1 && grid_->shard().size() > 1) {
+    start(grid_->shard().reduce_scatter(store_->grad(b.range), store_->grad(own), comm::ReduceOp::Sum));
+  }
+  if (grid_->replica().size() > 1) start(grid_->replica().all_reduce(store_->grad(own), comm::ReduceOp::Sum));
+}
+
 void GradientSync::finish() {
   for (comm::Work& work : in_flight_) work.wait();
   in_flight_.clear();
+}
+
+void GradientSync::collect(int block) {
+  Bucket& bucket = buckets_[static_cast<size_t>(block)];
+  const parallel::FlatRange range = block_at(block).range;
+  bucket.memory = arena_->allocate(store_->grad_dtype(), range.size(), MemoryCategory::Communication);
+  const Tensor gradients = bucket.memory.view(store_->grad_dtype(), {range.size()});
+  device_->fill(gradients, 0);
+  store_->bind_grads(range, gradients);
+}
+
+void GradientSync::start_reduction(int block) {
+  Bucket& bucket = buckets_[static_cast<size_t>(block)];
+  const parallel::ShardBlock& b = block_at(block);
+  const int shard = grid_->shard().rank();
+  store_->bind_grads(b.range, {});
+  device_->synchronize();
+  const Tensor all = bucket.memory.view(store_->grad_dtype(), {b.range.size()});
+  const auto part = [&](const parallel::FlatRange& range) {
+    return all.range(range.begin - b.range.begin, range.end - b.range.begin);
+  };
+  const Tensor own = part(plan_.shards.shard_of(b, shard));
+  const auto begin = [&](comm::Work work) {
+    if (overlap_ == Overlap::No) work.wait();
+    bucket.work.push_back(std::move(work));
+  };
+  if (grid_->shard().size() > 1) begin(grid_->shard().reduce_scatter(all, own, comm::ReduceOp::Sum));
+  if (plan_.shards.options.states == parallel::StateSharding::AllOfData && grid_->replica().size() > 1) {
+    const Tensor piece = part(plan_.shards.owned_of(b, shard, grid_->replica().rank()));
+    begin(grid_->replica().reduce_scatter(own, piece, comm::ReduceOp::Sum));
+  }
+}
+
+void GradientSync::finish_reduction(int block) {
+  Bucket& bucket = buckets_[static_cast<size_t>(block)];
+  const parallel::ShardBlock& b = block_at(block);
+  for (comm::Work& work : bucket.work) work.wait();
+  bucket.work.clear();
+  const parallel::FlatRange owned = plan_.shards.owned_of(b, grid_->shard().rank(), grid_->replica().rank());
+  const Tensor all = bucket.memory.view(store_->grad_dtype(), {b.range.size()});
+  const Tensor reduced = all.range(owned.begin - b.range.begin, owned.end - b.range.begin);
+  if (bucket.first) {
+    device_->copy(reduced, store_->grad(owned));
+  } else {
+    device_->add(reduced, store_->grad(owned));
+  }
+  bucket.first = false;
+  device_->synchronize();
+  bucket.memory.reset();
 }
 
 }  // namespace triax::train

@@ -9,7 +9,7 @@
 #include "base/memory.h"
 #include "comm/process_grid.h"
 #include "kernels/device.h"
-#include "parallel/parameter.h"
+#include "parallel/shard_plan.h"
 
 namespace triax::train {
 
@@ -28,47 +28,74 @@ struct SyncPlan {
     std::vector<size_t> kv_replicas;  ///< GradientSum::KvReplicas: over the tp ranks that share KV heads
   };
   std::vector<ChunkPlan> chunks;
-  std::vector<size_t> tied;                       ///< over the first and last stage
-  std::vector<parallel::GradientBucket> buckets;  ///< over dp
+  std::vector<size_t> tied;    ///< over the first and last stage
+  parallel::ShardPlan shards;  ///< blocks over dp
   bool any_partial() const;
 };
 
-/// From the specs; a tensor that is replicated over tp only in part must name KvReplicas. bucket_size in elements.
-SyncPlan make_sync_plan(const parallel::ParameterStore& store, int chunks, int64_t bucket_size);
-/// One line per tensor: name, shape, how it is cut, its sums, its bucket.
+/// From the specs; a tensor that is replicated over tp only in part must name KvReplicas. Places the flat arrays of the
+/// store anew, as the blocks want them.
+SyncPlan make_sync_plan(parallel::ParameterStore& store, int chunks, const parallel::ShardOptions& shards);
+/// One line per tensor: name, shape, how it is cut, its sums, its block.
 std::string describe(const SyncPlan& plan, const parallel::ParameterStore& store);
 
 enum class Overlap { No, Yes };
 
-/// Executes the plan. Partial sums of a chunk travel packed, one all-reduce per group; buckets are all-reduced in place
-/// in the flat gradient by dp's own thread, and waited for by finish().
+/// Executes the plan, psi = elements of a block in the gradient's dtype, g ranks in shard(), R in replica().
+/// Partial sums of a chunk travel packed, one all-reduce per group.
+/// Stage 0: each block is all-reduced over dp, in place in the flat gradient: 2 (d-1)/d psi.
+/// Stage 1: reduce-scattered over shard() in place, its piece all-reduced over replica(), once in a step.
+/// Stages 2 and 3: collected in a bucket in every micro-batch, reduce-scattered over shard(), (g-1)/g psi (and then
+/// over replica() under hpZ), and added to the piece this rank owns; without hpZ that is all-reduced over replica()
+/// once. All of it runs on dp's own thread.
 class GradientSync {
  public:
   GradientSync(SyncPlan plan, parallel::ParameterStore& store, comm::ProcessGrid& grid, kernels::Device& device,
                Arena& arena, Overlap overlap, const SkippedSync& skipped);
 
   const SyncPlan& plan() const { return plan_; }
+  /// Gradients of a new step start from zero.
+  void start_step();
   /// All-reduce over tp (and the KV replicas) of the chunk's partial gradients: 2 (t-1)/t of their bytes each.
   void sum_tensor_partial(int chunk);
-  /// All-reduce over the first and last stage of the word embedding's gradient, whole tensor.
+  /// All-reduce over the first and last stage of the word embedding's gradient, what this rank has of it.
   void sum_tied();
-  /// Starts (Overlap::No: and ends) the all-reduce of one bucket over dp.
-  void reduce(int bucket);
-  /// Waits for every bucket.
+  /// Stages 0 and 1, and the sum over replicas of 2 and 3: starts (Overlap::No: and ends) the reduction of one block.
+  void reduce(int block);
+  /// Waits for every reduce().
   void finish();
 
+  /// Stages 2 and 3: the gradients of the block's parameters live in a zeroed bucket from now on.
+  void collect(int block);
+  /// Starts the reduction of that bucket; the parameters have no gradients any more.
+  void start_reduction(int block);
+  /// Waits for it, adds to the owned piece, frees the bucket.
+  void finish_reduction(int block);
+
  private:
+  struct Bucket {
+    Buffer memory;
+    std::vector<comm::Work> work;
+    bool first = true;  ///< of this step
+  };
+  /// What this rank holds of a parameter's gradient between ops.
+  std::vector<Tensor> parts_of(size_t parameter) const;
   void sum_packed(const std::vector<size_t>& indices, comm::Communicator& group, Tensor pack);
   int64_t longest(const std::vector<size_t> SyncPlan::ChunkPlan::*list) const;
+  void start(comm::Work work);
+  const parallel::ShardBlock& block_at(int block) const { return plan_.shards.blocks[static_cast<size_t>(block)]; }
+
   SyncPlan plan_;
   parallel::ParameterStore* store_;
   comm::ProcessGrid* grid_;
   kernels::Device* device_;
+  Arena* arena_;
   Overlap overlap_;
   SkippedSync skipped_;
   Buffer tensor_buffer_, kv_buffer_;
   Tensor tensor_pack_, kv_pack_;
   std::vector<comm::Work> in_flight_;
+  std::vector<Bucket> buckets_;  ///< [block], stages 2 and 3
 };
 
 }  // namespace triax::train

@@ -7,11 +7,15 @@
 namespace triax::train {
 
 std::vector<DecayRange> decay_ranges(const parallel::ParameterStore& store, double weight_decay, FlatRange owned) {
-  std::vector<DecayRange> ranges;
+  std::vector<const parallel::Parameter*> ordered;
   for (const parallel::Parameter& p : store.parameters()) {
-    const FlatRange part{std::max(p.offset, owned.begin), std::min(p.offset + p.numel, owned.end)};
-    if (part.size() <= 0) continue;
-    const double decay = p.weight_decay ? weight_decay : 0;
+    if (parallel::intersection(p.range(), owned).size() > 0) ordered.push_back(&p);
+  }
+  std::sort(ordered.begin(), ordered.end(), [](const auto* a, const auto* b) { return a->offset < b->offset; });
+  std::vector<DecayRange> ranges;
+  for (const parallel::Parameter* p : ordered) {
+    const FlatRange part = parallel::intersection(p->range(), owned);
+    const double decay = p->weight_decay ? weight_decay : 0;
     if (!ranges.empty() && ranges.back().weight_decay == decay) {
       ranges.back().range.end = part.end;
     } else {
@@ -24,16 +28,15 @@ std::vector<DecayRange> decay_ranges(const parallel::ParameterStore& store, doub
 }
 
 Optimizer::Optimizer(const io::OptimizerOptions& options, const parallel::ParameterStore& store,
-                     kernels::Device& device, Arena& arena, DType state_dtype, FlatRange owned)
-    : options_(options),
-      device_(&device),
-      owned_(owned),
-      ranges_(decay_ranges(store, options.weight_decay, owned)),
-      weight_(store.flat_weight()),
-      grad_(store.flat_grad()) {
-  ensure(grad_.dtype() == state_dtype, "Optimizer: gradients must have the state dtype");
-  const bool own_master = weight_.dtype() != state_dtype;
-  master_ = own_master ? allocate_state(arena, state_dtype, master_buffer_) : weight_.range(owned.begin, owned.end);
+                     kernels::Device& device, Arena& arena, DType state_dtype, std::vector<FlatRange> owned)
+    : options_(options), store_(&store), device_(&device), owned_(std::move(owned)) {
+  ensure(store.grad_dtype() == state_dtype, "Optimizer: gradients must have the state dtype");
+  for (const FlatRange& range : owned_) {
+    begin_.push_back(numel_);
+    ranges_.push_back(decay_ranges(store, options.weight_decay, range));
+    numel_ += range.size();
+  }
+  if (store.weight_dtype() != state_dtype) master_ = allocate_state(arena, state_dtype, master_buffer_);
   if (options.kind == io::OptimizerKind::Adam) {
     exp_avg_ = allocate_state(arena, state_dtype, exp_avg_buffer_);
     exp_avg_sq_ = allocate_state(arena, state_dtype, exp_avg_sq_buffer_);
@@ -43,42 +46,51 @@ Optimizer::Optimizer(const io::OptimizerOptions& options, const parallel::Parame
 }
 
 Tensor Optimizer::allocate_state(Arena& arena, DType dtype, Buffer& buffer) {
-  buffer = arena.allocate(dtype, owned_.size(), MemoryCategory::Optimizer);
-  const Tensor state = buffer.view(dtype, {owned_.size()});
+  buffer = arena.allocate(dtype, numel_, MemoryCategory::Optimizer);
+  const Tensor state = buffer.view(dtype, {numel_});
   device_->fill(state, 0);
   return state;
 }
 
-Tensor Optimizer::own(Tensor state, const FlatRange& range) const {
-  return state ? state.range(range.begin - owned_.begin, range.end - owned_.begin) : Tensor();
+Tensor Optimizer::part(Tensor state, size_t i) const {
+  return state ? state.range(begin_[i], begin_[i] + owned_[i].size()) : Tensor();
 }
 
+Tensor Optimizer::master(size_t i) const { return master_ ? part(master_, i) : store_->weight(owned_[i]); }
+
 void Optimizer::step(const kernels::StepBlock* step) {
-  const bool own_master = static_cast<bool>(master_buffer_);
-  for (const DecayRange& part : ranges_) {
-    const Tensor master = own(master_, part.range);
-    const Tensor grad = grad_.range(part.range.begin, part.range.end);
-    const Tensor param = own_master ? weight_.range(part.range.begin, part.range.end) : Tensor();
-    if (options_.kind == io::OptimizerKind::Adam) {
-      kernels::AdamW args;
-      args.master = master;
-      args.exp_avg = own(exp_avg_, part.range);
-      args.exp_avg_sq = own(exp_avg_sq_, part.range);
-      args.grad = grad;
-      args.param = param;
-      args.beta1 = options_.adam_beta1;
-      args.beta2 = options_.adam_beta2;
-      args.eps = options_.adam_eps;
-      args.weight_decay = part.weight_decay;
-      device_->adamw(args, step);
-    } else {
-      device_->sgd({master, own(momentum_, part.range), grad, param, options_.sgd_momentum, part.weight_decay}, step);
-    }
+  for (size_t i = 0; i < owned_.size(); ++i) {
+    for (const DecayRange& range : ranges_[i]) update(i, range, step);
   }
 }
 
+void Optimizer::update(size_t i, const DecayRange& part, const kernels::StepBlock* step) {
+  const auto own = [&](Tensor state) {
+    const int64_t begin = part.range.begin - owned_[i].begin;
+    return state ? state.range(begin, begin + part.range.size()) : Tensor();
+  };
+  const Tensor grad = store_->grad(part.range);
+  const Tensor param = master_ ? store_->weight(part.range) : Tensor();
+  if (options_.kind == io::OptimizerKind::Sgd) {
+    device_->sgd({own(master(i)), own(momentum(i)), grad, param, options_.sgd_momentum, part.weight_decay}, step);
+    return;
+  }
+  kernels::AdamW args;
+  args.master = own(master(i));
+  args.exp_avg = own(exp_avg(i));
+  args.exp_avg_sq = own(exp_avg_sq(i));
+  args.grad = grad;
+  args.param = param;
+  args.beta1 = options_.adam_beta1;
+  args.beta2 = options_.adam_beta2;
+  args.eps = options_.adam_eps;
+  args.weight_decay = part.weight_decay;
+  device_->adamw(args, step);
+}
+
 void Optimizer::weights_from_master() {
-  if (master_buffer_) device_->copy(master_, weight_.range(owned_.begin, owned_.end));
+  if (!master_) return;
+  for (size_t i = 0; i < owned_.size(); ++i) device_->copy(master(i), store_->weight(owned_[i]));
 }
 
 }  // namespace triax::train

@@ -11,6 +11,7 @@
 #include "io/options/validate.h"
 #include "kernels/null_device.h"
 #include "model/stage.h"
+#include "train/parameter_gather.h"
 #include "train/save_fault.h"
 
 namespace triax::train {
@@ -33,8 +34,13 @@ std::string delays_of(const std::string& inject) {
   return delays;
 }
 
-/// The sync plan of one position, from the declarations of its parameters: no rank, no memory, no weights.
-SyncPlan declared_plan(const io::RunOptions& options, int position) {
+/// What one position needs, from the declarations of its parameters: no rank, no memory, no weights.
+struct Declared {
+  SyncPlan plan;
+  parallel::PositionUnits units;
+};
+
+Declared declare(const io::RunOptions& options, int position) {
   kernels::ReserveProvider memory;
   Arena arena(memory);
   comm::GroupInfo group;
@@ -51,7 +57,13 @@ SyncPlan declared_plan(const io::RunOptions& options, int position) {
   if (stage.model.position == model::PositionType::Rope) stage.model.position = model::PositionType::None;
   parallel::ParameterStore store;
   const auto chunks = model::make_chunks(stage, context, store);
-  return make_sync_plan(store, static_cast<int>(chunks.size()), options.parallel.ddp_bucket_size);
+  Declared declared;
+  declared.plan = make_sync_plan(store, static_cast<int>(chunks.size()), io::shard_options_of(options));
+  for (const parallel::ShardBlock& b : declared.plan.shards.blocks) {
+    declared.units.blocks.push_back({b.gathered, b.phase, b.units});
+  }
+  for (const auto& chunk : chunks) declared.units.walks.push_back(chunk->walk());
+  return declared;
 }
 
 }  // namespace
@@ -59,6 +71,7 @@ SyncPlan declared_plan(const io::RunOptions& options, int position) {
 comm::GridOptions grid_options(const io::RunOptions& options) {
   comm::GridOptions grid;
   grid.shape = options.parallel.grid;
+  grid.shard_group = io::shard_group_of(options);
   const int64_t groups = options.model.num_query_groups;
   grid.kv_replication = groups > 0 ? static_cast<int>(std::max<int64_t>(1, grid.shape.tensor / groups)) : 1;
   grid.timeout_s = options.control.distributed_timeout_min * 60;
@@ -76,13 +89,26 @@ parallel::ProgramOptions program_options(const io::RunOptions& options) {
   p.schedule = io::schedule_options_of(options);
   p.layers = io::layer_map_of(options);
   p.tied_embedding = options.model.tie_embeddings;
+  const parallel::ShardOptions shards = io::shard_options_of(options);
+  // With gradients reduced in every micro-batch, what is left for the end is the sum over replicas of the shards.
+  const bool replicas = shards.replicas > 1 && shards.states == parallel::StateSharding::ShardGroup;
+  const bool reduces = options.parallel.grid.data > 1 && (!shards.shards_gradients() || replicas);
   for (int position = 0; position < options.parallel.grid.pipeline; ++position) {
-    const SyncPlan plan = declared_plan(options, position);
-    p.tensor_partial = p.tensor_partial || plan.any_partial();
-    if (options.parallel.grid.data == 1) continue;
-    p.bucket_chunks.emplace_back();
-    for (const parallel::GradientBucket& bucket : plan.buckets) p.bucket_chunks.back().push_back(bucket.chunk);
+    const Declared declared = declare(options, position);
+    p.tensor_partial = p.tensor_partial || declared.plan.any_partial();
+    const std::vector<parallel::ShardBlock>& blocks = declared.plan.shards.blocks;
+    if (reduces) p.bucket_chunks.emplace_back();
+    for (const parallel::ShardBlock& block : blocks) {
+      if (reduces) p.bucket_chunks.back().push_back(block.chunk);
+    }
+    if (shards.stage > 0) p.gathered.emplace_back();
+    for (const int block : refreshed_blocks(declared.plan.shards)) {
+      p.gathered.back().push_back({block, blocks[static_cast<size_t>(block)].chunk});
+    }
+    if (shards.shards_gradients()) p.units.push_back(declared.units);
   }
+  p.gather_time = options.parallel.overlap_param_gather ? parallel::GatherTime::AtStart : parallel::GatherTime::AtEnd;
+  if (!p.units.empty()) p.unit_options = io::unit_options_of(options);
   return p;
 }
 

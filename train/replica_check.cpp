@@ -11,24 +11,49 @@
 namespace triax::train {
 namespace {
 
+/// One of a rank's arrays: what it holds of the flat elements, range by range.
 struct NamedArray {
   const char* name;
-  Tensor flat;  // [numel of the store]
+  std::vector<FlatRange> held;
+  std::vector<Tensor> memory;  // of each range
+  bool sharded;                // held differs between the ranks of a shard group
 };
 
 std::vector<NamedArray> arrays_of(const parallel::ParameterStore& store, const Optimizer* optimizer) {
-  std::vector<NamedArray> arrays{{"weight", store.flat_weight()}};
+  NamedArray weights{"weight", store.held().weights, {}, false};
+  for (const FlatRange& range : weights.held) weights.memory.push_back(store.weight(range));
+  const auto whole = [&](const NamedArray& array) {
+    return array.held.size() == 1 && array.held[0] == FlatRange{0, store.numel()};
+  };
+  weights.sharded = !whole(weights);
+  std::vector<NamedArray> arrays{weights};
   if (optimizer == nullptr) return arrays;
-  for (const NamedArray& a :
-       {NamedArray{"master weight", optimizer->master()}, NamedArray{"first moment", optimizer->exp_avg()},
-        NamedArray{"second moment", optimizer->exp_avg_sq()}, NamedArray{"momentum", optimizer->momentum()}}) {
-    if (a.flat && a.flat.numel() == store.numel()) arrays.push_back(a);
+  using Part = Tensor (Optimizer::*)(size_t) const;
+  for (const auto& [name, part] : {std::pair<const char*, Part>{"master weight", &Optimizer::master},
+                                   {"first moment", &Optimizer::exp_avg},
+                                   {"second moment", &Optimizer::exp_avg_sq},
+                                   {"momentum", &Optimizer::momentum}}) {
+    if (!(optimizer->*part)(0)) continue;
+    NamedArray array{name, {optimizer->owned().begin(), optimizer->owned().end()}, {}, false};
+    for (size_t i = 0; i < array.held.size(); ++i) array.memory.push_back((optimizer->*part)(i));
+    array.sharded = !whole(array);
+    arrays.push_back(array);
   }
   return arrays;
 }
 
-uint64_t hash_of(Tensor t) {
-  return stream_of(std::string_view(static_cast<const char*>(t.data()), static_cast<size_t>(t.bytes())));
+/// Of what the rank holds of the parameter's true elements.
+uint64_t hash_of(const NamedArray& array, const parallel::Parameter& p) {
+  uint64_t hash = 0;
+  for (size_t i = 0; i < array.held.size(); ++i) {
+    const FlatRange part = parallel::intersection({p.offset, p.offset + p.true_numel()}, array.held[i]);
+    if (part.size() <= 0) continue;
+    const Tensor t = array.memory[i].range(part.begin - array.held[i].begin, part.end - array.held[i].begin);
+    const uint64_t own =
+        stream_of(std::string_view(static_cast<const char*>(t.data()), static_cast<size_t>(t.bytes())));
+    hash = hash * 0x100000001b3U + own;
+  }
+  return hash;
 }
 
 /// What of one parameter a group must agree on.
@@ -42,8 +67,7 @@ std::string compare(const std::vector<Item>& items, comm::Communicator& group) {
   if (group.size() == 1 || items.empty()) return "";
   std::vector<int64_t> mine;
   for (const Item& item : items) {
-    const parallel::Parameter& p = *item.parameter;
-    mine.push_back(static_cast<int64_t>(hash_of(item.array->flat.range(p.offset, p.offset + p.true_numel()))));
+    mine.push_back(static_cast<int64_t>(hash_of(*item.array, *item.parameter)));
   }
   const auto n = static_cast<int64_t>(mine.size());
   std::vector<int64_t> all(mine.size() * static_cast<size_t>(group.size()));
@@ -60,26 +84,33 @@ std::string compare(const std::vector<Item>& items, comm::Communicator& group) {
 
 }  // namespace
 
-void check_replicas(const parallel::ParameterStore& store, const Optimizer* optimizer, comm::ProcessGrid& grid) {
+void check_replicas(const parallel::ParameterStore& store, const Optimizer* optimizer, const SyncPlan& plan,
+                    comm::ProcessGrid& grid) {
   const std::vector<NamedArray> arrays = arrays_of(store, optimizer);
-  std::vector<Item> all;
-  std::vector<Item> tensor;
-  std::vector<Item> kv;
-  std::vector<Item> tied;
+  // Under hpZ every dp rank owns other elements.
+  const bool unique = plan.shards.options.states == parallel::StateSharding::AllOfData;
+  std::vector<Item> data, replica, tensor, kv, tied;
   for (const NamedArray& array : arrays) {
     for (const parallel::Parameter& p : store.parameters()) {
-      all.push_back({&p, &array});
+      const bool is_weight = &array == arrays.data();
+      if (!array.sharded) {
+        data.push_back({&p, &array});
+      } else if (is_weight || !unique) {
+        replica.push_back({&p, &array});
+      }
       if (p.spec.replicas == grid.tensor().size()) {
         tensor.push_back({&p, &array});
       } else if (p.spec.replicas > 1) {
         kv.push_back({&p, &array});
       }
-      if (p.tied) tied.push_back({&p, &array});
+      // Below stage 2 the copies lie in unlike blocks, and are cut unlike.
+      if (p.tied && (!array.sharded || plan.shards.options.stage >= 2)) tied.push_back({&p, &array});
     }
   }
-  std::string fault = compare(all, grid.data());
+  std::string fault;
   for (const auto& [items, group] :
-       {std::pair{&tensor, &grid.tensor()}, std::pair{&kv, &grid.kv_replicas()}, std::pair{&tied, &grid.embedding()}}) {
+       {std::pair{&data, &grid.data()}, std::pair{&replica, &grid.replica()}, std::pair{&tensor, &grid.tensor()},
+        std::pair{&kv, &grid.kv_replicas()}, std::pair{&tied, &grid.embedding()}}) {
     const std::string found = compare(*items, *group);
     if (fault.empty()) fault = found;
   }

@@ -68,27 +68,48 @@ Trainer::Trainer(comm::ProcessGrid& grid, kernels::Device& device, Arena& arena,
       exchange_(grid.world(), arena) {
   const model::StageOptions stage{options.model, io::layer_map_of(options), options.parallel.recompute,
                                   grid.coord().pipeline};
+  if (io::shard_options_of(options).stage > 0) {
+    units_ = std::make_unique<UnitRunner>();
+    context_.units = units_.get();
+  }
   chunks_ = model::make_chunks(stage, context_, store_);
-  store_.allocate(context_.dtype, context_.state_dtype, arena, device);
+  build_storage();
   const auto m = static_cast<size_t>(options.batch.num_micro_batches);
   states_.resize(chunks_.size());
   for (ChunkStates& states : states_) states.in_use.resize(m);
   views_.resize(m);
-  sync_ = std::make_unique<GradientSync>(
-      make_sync_plan(store_, static_cast<int>(chunks_.size()), options.parallel.ddp_bucket_size), store_, grid, device,
-      arena, options.parallel.overlap_grad_reduce ? Overlap::Yes : Overlap::No,
-      parse_skipped_sync(options.control.inject));
-  if (use == Use::Train) {
-    schedule_ = make_lr_schedule(options.optimizer, options.batch);
-    optimizer_ = std::make_unique<Optimizer>(options.optimizer, store_, device, arena, context_.state_dtype,
-                                             FlatRange{0, store_.numel()});
-    norm_ = std::make_unique<GradientNorm>(store_, grid.model_parallel(), device, arena);
-  }
   build_programs();
   progress_.loss_scale = scaler_.state();
 }
 
 Trainer::~Trainer() = default;
+
+void Trainer::build_storage() {
+  SyncPlan plan = make_sync_plan(store_, static_cast<int>(chunks_.size()), io::shard_options_of(options_));
+  const int shard = grid_->shard().rank();
+  const int replica = grid_->replica().rank();
+  store_.allocate(context_.dtype, context_.state_dtype, *arena_, *device_, plan.shards.held(shard, replica));
+  const auto overlap = [](bool on) { return on ? Overlap::Yes : Overlap::No; };
+  sync_ = std::make_unique<GradientSync>(std::move(plan), store_, *grid_, *device_, *arena_,
+                                         overlap(options_.parallel.overlap_grad_reduce),
+                                         parse_skipped_sync(options_.control.inject));
+  const parallel::ShardPlan& cut = sync_->plan().shards;
+  gather_ = std::make_unique<ParameterGather>(cut, store_, *grid_, *device_, *arena_,
+                                              overlap(options_.parallel.overlap_param_gather));
+  if (units_) units_->attach(*sync_, *gather_);
+  if (use_ != Use::Train) return;
+  schedule_ = make_lr_schedule(options_.optimizer, options_.batch);
+  std::vector<FlatRange> owned = cut.owned(shard, replica);
+  // Under ZeRO each element counts on the one dp rank that owns it, its first replica.
+  const bool everywhere = cut.options.stage == 0;
+  const bool counts = everywhere || cut.options.states == parallel::StateSharding::AllOfData || replica == 0;
+  const FlatRange nothing{owned[0].begin, owned[0].begin};
+  norm_ = std::make_unique<GradientNorm>(
+      store_, counts ? parts_within(counted_ranges(store_), owned) : std::vector<FlatRange>{nothing},
+      everywhere ? grid_->model_parallel() : grid_->world(), *device_, *arena_);
+  optimizer_ = std::make_unique<Optimizer>(options_.optimizer, store_, *device_, *arena_, context_.state_dtype,
+                                           std::move(owned));
+}
 
 void Trainer::build_programs() {
   const parallel::ProgramOptions options = program_options(options_);
@@ -108,6 +129,8 @@ void Trainer::build_programs() {
   };
   executor_ = executor(program_);
   evaluator_ = executor(evaluation_program_);
+  unit_ops_ = parallel::unit_ops(program_, grid_->coord().pipeline);
+  evaluation_unit_ops_ = parallel::unit_ops(evaluation_program_, grid_->coord().pipeline);
   schedule_options_ = options.schedule;
   if (use_ == Use::Train && options_.control.clock == "virtual") build_clock();
 }
@@ -137,13 +160,22 @@ OpTimes Trainer::op_times() {
 }
 
 void Trainer::initialize() {
-  parallel::initialize_parameters(store_, options_.control.seed, weight_source());
+  const uint64_t seed = options_.control.seed;
+  if (optimizer_) {
+    for (size_t i = 0; i < optimizer_->owned().size(); ++i) {
+      parallel::initialize_parameters(store_, seed, optimizer_->owned()[i], optimizer_->master(i));
+    }
+  } else {
+    parallel::initialize_parameters(store_, seed, {0, store_.numel()}, weight_source());
+  }
   weights_changed();
 }
 
 Tensor Trainer::weight_source() {
-  if (optimizer_) return optimizer_->master();
-  if (context_.dtype == context_.state_dtype) return store_.flat_weight();
+  const bool whole = !optimizer_ || optimizer_->numel() == store_.numel();
+  if (optimizer_ && whole) return optimizer_->master(0);
+  const bool held = store_.held_weights().numel() == store_.numel();
+  if (!optimizer_ && held && context_.dtype == context_.state_dtype) return store_.flat_weight();
   if (!staging_buffer_) {
     staging_buffer_ = arena_->allocate(context_.state_dtype, store_.numel(), MemoryCategory::Staging);
     device_->fill(staging_buffer_.view(context_.state_dtype, {store_.numel()}), 0);
@@ -152,13 +184,42 @@ Tensor Trainer::weight_source() {
 }
 
 void Trainer::weights_changed() {
-  if (optimizer_) {
-    optimizer_->weights_from_master();
-  } else if (staging_buffer_) {
-    device_->copy(staging_buffer_.view(context_.state_dtype, {store_.numel()}), store_.flat_weight());
+  if (staging_buffer_) {
+    const Tensor source = staging_buffer_.view(context_.state_dtype, {store_.numel()});
+    for (size_t i = 0; optimizer_ && i < optimizer_->owned().size(); ++i) {
+      const FlatRange range = optimizer_->owned()[i];
+      device_->copy(source.range(range.begin, range.end), optimizer_->master(i));
+    }
+    for (const FlatRange& range : store_.held().weights) {
+      device_->copy(source.range(range.begin, range.end), store_.weight(range));
+    }
+    device_->synchronize();
     staging_buffer_.reset();
   }
+  if (optimizer_) optimizer_->weights_from_master();
   device_->synchronize();
+  weights_fresh_ = false;
+  refresh_weights();
+}
+
+void Trainer::refresh_weights() {
+  if (!weights_fresh_ && optimizer_) gather_->refresh_all();
+  weights_fresh_ = true;
+}
+
+void Trainer::gather_weights() {
+  refresh_weights();
+  gather_->gather_all();
+}
+
+void Trainer::start_run(const parallel::Program& program, const std::vector<std::vector<parallel::UnitOp>>& lists) {
+  running_ = &program;
+  gather_->release_all();
+  if (units_) units_->use(lists);
+}
+
+size_t Trainer::index_of(const Op& op) const {
+  return static_cast<size_t>(&op - running_->positions[static_cast<size_t>(grid_->coord().pipeline)].data());
 }
 
 StepResult Trainer::train_step(const StepInput& input) {
@@ -166,6 +227,7 @@ StepResult Trainer::train_step(const StepInput& input) {
   mode_ = parallel::Mode::Train;
   batches_ = input.batches;
   prepare_step();
+  start_run(program_, unit_ops_);
   const ExecutionTimes times = run_program();
   device_->synchronize();
   if (clock_) virtual_times_ = clock_->finish_step();
@@ -203,7 +265,7 @@ void Trainer::prepare_step() {
   step_->update = progress_.updates + 1;
   step_->learning_rate = learning_rate(schedule_, static_cast<double>(progress_.schedule_samples));
   step_->loss_scale = scaler_.scale();
-  device_->fill(store_.flat_grad(), 0);
+  sync_->start_step();
   device_->fill(loss_sum_, 0);
   counted_tokens_ = 0;
 }
@@ -213,6 +275,7 @@ Buffer Trainer::compute(const Op& op, Buffer input) {
   ChunkStates& states = states_[static_cast<size_t>(op.chunk)];
   auto& state = states.in_use[static_cast<size_t>(op.micro_batch)];
   Buffer output;
+  if (units_) units_->begin(index_of(op));
   switch (op.kind) {
     case OpKind::Forward:
       if (states.free.empty()) states.free.push_back(chunk.make_state());
@@ -235,6 +298,7 @@ Buffer Trainer::compute(const Op& op, Buffer input) {
     default:
       ensure(false, "Trainer: the program holds a compute op that is not known");
   }
+  if (units_) units_->end();
   device_->synchronize();  // the next op may send the result
   return output;
 }
@@ -245,6 +309,10 @@ void Trainer::give_back_state(const Op& op) {
 }
 
 void Trainer::update(const Op& op) {
+  if (units_) {
+    units_->begin(index_of(op));
+    units_->end();
+  }
   switch (op.kind) {
     case OpKind::LoadBatch: {
       parallel::MicroBatch& view = views_[static_cast<size_t>(op.micro_batch)];
@@ -263,7 +331,10 @@ void Trainer::update(const Op& op) {
     case OpKind::GradientNorm:
       return gradient_norm();
     case OpKind::OptimizerStep:
+      weights_fresh_ = !options_.parallel.overlap_param_gather;  // else the next step gathers
       return optimizer_->step(step_);
+    case OpKind::GatherParameters:
+      return gather_->refresh(op.bucket);
     default:
       ensure(false, "Trainer: the program holds an op that is not known");
   }
@@ -304,7 +375,8 @@ double Trainer::take_loss_sum() {
 RankReport Trainer::report(const StepInput& input, const ExecutionTimes& times) {
   const comm::Ledger& ledger = grid_->ledger();
   double exposed = 0;
-  for (const char* group : {"tp", "pp", "dp", "model_parallel", "embedding", "kv_replicas", "world"})
+  for (const char* group :
+       {"tp", "pp", "dp", "dp_shard", "dp_replica", "model_parallel", "embedding", "kv_replicas", "world"})
     exposed += ledger.total_exposed_s(group);
   RankReport r;
   r.loss_sum = take_loss_sum();
@@ -327,6 +399,8 @@ void Trainer::evaluate_step(std::span<const io::MicroBatch> batches) {
   batches_ = batches;
   device_->fill(loss_sum_, 0);
   counted_tokens_ = 0;
+  refresh_weights();
+  start_run(evaluation_program_, evaluation_unit_ops_);
   evaluator_->run(*this);
   evaluation_loss_ += take_loss_sum();
   evaluation_tokens_ += counted_tokens_;

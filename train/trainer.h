@@ -20,8 +20,10 @@
 #include "train/loss_scaler.h"
 #include "train/lr_schedule.h"
 #include "train/optimizer.h"
+#include "train/parameter_gather.h"
 #include "train/pipeline_timing.h"
 #include "train/step_report.h"
+#include "train/unit_runner.h"
 
 namespace triax::train {
 
@@ -90,9 +92,13 @@ class Trainer final : private StageWork {
   const parallel::StepTimes& virtual_times() const { return virtual_times_; }
   /// Op times of the last training step on all positions of this pipeline, virtual or real; collective over it.
   OpTimes op_times();
-  /// Tensor of which the masters and weights are filled: state dtype, host, [store().numel()]; weights_changed() after.
+  /// Tensor of which the masters and weights are filled: state dtype, host, [store().numel()]; weights_changed() after,
+  /// on all ranks: under ZeRO it gathers.
   Tensor weight_source();
   void weights_changed();
+  /// Makes every parameter's weight whole and up to date, until the next step or evaluation. Collective over dp; under
+  /// ZeRO 3 it takes the memory of all weights.
+  void gather_weights();
 
  private:
   struct ChunkStates {
@@ -101,7 +107,11 @@ class Trainer final : private StageWork {
   };
   Buffer compute(const parallel::Op& op, Buffer input) override;
   void update(const parallel::Op& op) override;
+  void build_storage();
   void build_programs();
+  void start_run(const parallel::Program& program, const std::vector<std::vector<parallel::UnitOp>>& lists);
+  size_t index_of(const parallel::Op& op) const;
+  void refresh_weights();
   void build_clock();
   void gradient_norm();
   double global_tokens();
@@ -128,10 +138,15 @@ class Trainer final : private StageWork {
   std::vector<ChunkStates> states_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<GradientSync> sync_;
+  std::unique_ptr<ParameterGather> gather_;
+  std::unique_ptr<UnitRunner> units_;  ///< null without ZeRO
+  bool weights_fresh_ = true;          ///< what the owners have updated has reached all ranks
   std::unique_ptr<GradientNorm> norm_;
   LossScaler scaler_;
   LrSchedule schedule_;
   parallel::Program program_, evaluation_program_;
+  std::vector<std::vector<parallel::UnitOp>> unit_ops_, evaluation_unit_ops_;  ///< [op of this position]
+  const parallel::Program* running_ = nullptr;
   parallel::ScheduleOptions schedule_options_;
   std::unique_ptr<Executor> executor_, evaluator_;
   parallel::CostTable virtual_costs_;

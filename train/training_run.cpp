@@ -255,7 +255,10 @@ void TrainingRun::step() {
   wished_ = result.totals.wishes;
   state_.learning_rate = result.learning_rate;
   checkpoints_->check();
-  if (options().control.check_replicas) check_replicas(trainer.store(), trainer.optimizer(), held_->grid);
+  if (options().control.check_replicas) {
+    trainer.gather_weights();
+    check_replicas(trainer.store(), trainer.optimizer(), trainer.gradient_sync().plan(), held_->grid);
+  }
   if (reporter_) reporter_->iteration(maker_->make(result, trainer.progress(), step_s));
 }
 

@@ -102,6 +102,40 @@ parallel::ScheduleOptions schedule_options_of(const RunOptions& options) {
   return schedule;
 }
 
+parallel::ShardOptions shard_options_of(const RunOptions& options) {
+  const ParallelOptions& p = options.parallel;
+  const int dp = p.grid.data;
+  parallel::ShardOptions shards;
+  shards.stage = dp == 1 ? 0 : p.zero_stage;
+  shards.group = shard_group_of(options);
+  shards.replicas = dp / shards.group;
+  const bool hpz = shards.stage == 3 && p.zero_hpz > 1;
+  shards.states = hpz ? parallel::StateSharding::AllOfData : parallel::StateSharding::ShardGroup;
+  shards.bucket_size = p.ddp_bucket_size;
+  shards.persistence_threshold = p.zero_persistence_threshold;
+  const auto kind = p.schedule;
+  using parallel::ScheduleKind;
+  const bool whole = kind == ScheduleKind::GPipe || kind == ScheduleKind::OneFOneB || kind == ScheduleKind::Interleaved;
+  shards.backward = whole ? parallel::BackwardPasses::Whole : parallel::BackwardPasses::Split;
+  return shards;
+}
+
+int shard_group_of(const RunOptions& options) {
+  const ParallelOptions& p = options.parallel;
+  if (p.zero_stage == 3 && p.zero_hpz > 1) return p.zero_hpz;
+  return p.zero_stage > 0 && p.zero_shard_group > 0 ? p.zero_shard_group : p.grid.data;
+}
+
+parallel::UnitOptions unit_options_of(const RunOptions& options) {
+  const ParallelOptions& p = options.parallel;
+  parallel::UnitOptions units;
+  units.prefetch = p.overlap_param_gather ? p.zero_prefetch : 0;
+  units.keep = p.zero_keep;
+  units.reductions_in_flight = p.overlap_grad_reduce ? 1 : 0;
+  units.shards_gradients = p.grid.data > 1 && p.zero_stage >= 2;
+  return units;
+}
+
 parallel::LayerMap layer_map_of(const RunOptions& options) {
   const ParallelOptions& p = options.parallel;
   return parallel::make_layer_map(options.model.num_layers, parallel::placement_of(schedule_options_of(options)),

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "io/run_options.h"
+#include "parallel/shard_plan.h"
 
 namespace triax::io {
 
@@ -26,6 +27,13 @@ int64_t default_bucket_size(int64_t data_parallel_size);
 
 /// The schedule of resolved options; reads the file of csv:FILE. Throws ConfigError where it cannot be read or parsed.
 parallel::ScheduleOptions schedule_options_of(const RunOptions& options);
+
+/// How the flat arrays of resolved options are sharded over dp, and what happens inside ops for it. With one dp rank
+/// there is nothing to shard: stage 0.
+parallel::ShardOptions shard_options_of(const RunOptions& options);
+parallel::UnitOptions unit_options_of(const RunOptions& options);
+/// dp ranks of a shard group: --zero-shard-group, or --zero-hpz-partition-size, or all.
+int shard_group_of(const RunOptions& options);
 
 /// The layer map of resolved options.
 parallel::LayerMap layer_map_of(const RunOptions& options);

@@ -45,7 +45,7 @@ TEST(Fp16, forced_overflow_skips_on_all_ranks_alike_and_the_scale_recovers) {
   double scale = 0x1p40;
   bool grew = false;
   for (int i = 0; i < 60 && !grew; ++i) {
-    const std::vector<float> before = copy_of<float>(run.trainer().optimizer()->master());
+    const std::vector<float> before = copy_of<float>(run.trainer().optimizer()->master(0));
     const train::StepResult result = run.step();
     for (const double other : all_values(run.grid().world(), result.skipped ? 1 : 0)) {
       ASSERT_EQ(other, result.skipped ? 1 : 0);
@@ -55,7 +55,7 @@ TEST(Fp16, forced_overflow_skips_on_all_ranks_alike_and_the_scale_recovers) {
     const double now = run.trainer().progress().loss_scale.scale;
     if (result.skipped) {
       ++skips;
-      EXPECT_EQ(copy_of<float>(run.trainer().optimizer()->master()), before);
+      EXPECT_EQ(copy_of<float>(run.trainer().optimizer()->master(0)), before);
       EXPECT_EQ(now, scale / 2);
     } else {
       ++updates;
@@ -143,7 +143,10 @@ TEST(Evaluation, is_the_training_loss_without_dropout_and_changes_nothing) {
   EXPECT_EQ(evaluated.trainer().progress().iteration, 0);
 }
 
-void check(TinyRun& run) { train::check_replicas(run.trainer().store(), run.trainer().optimizer(), run.grid()); }
+void check(TinyRun& run) {
+  train::check_replicas(run.trainer().store(), run.trainer().optimizer(), run.trainer().gradient_sync().plan(),
+                        run.grid());
+}
 
 TEST(ReplicaCheck, equal_replicas_pass_in_every_layout) {
   for (const Layout& layout : {data_layout(), pipeline_layout(), tensor_layout()}) {

@@ -58,7 +58,7 @@ class Trained {
     options.recompute = recompute;
     chunks_ = make_chunks(options, context_, store_);
     store_.allocate(DType::Float64, DType::Float64, arena_, *device_);
-    parallel::initialize_parameters(store_, 1234, store_.flat_weight());
+    parallel::initialize_parameters(store_, 1234, {0, store_.numel()}, store_.flat_weight());
     moment1_.assign(static_cast<size_t>(store_.numel()), 0);
     moment2_ = moment1_;
   }

@@ -53,7 +53,7 @@ struct Rank {
     options.position = grid->coord().pipeline;
     chunks = model::make_chunks(options, context, store);
     values.resize(static_cast<size_t>(store.numel()));
-    initialize_parameters(store, 1234, Tensor(values.data(), DType::Float64, {store.numel()}));
+    initialize_parameters(store, 1234, {0, store.numel()}, Tensor(values.data(), DType::Float64, {store.numel()}));
   }
 };
 
@@ -113,30 +113,6 @@ TEST(ShardSpec, says_over_which_ranks_a_gradient_is_a_partial_sum) {
   for (const char* name : {"model.layers.3.mlp.fc1.bias", "model.embed_tokens.weight",
                            "model.layers.0.self_attn.k_proj.weight", "model.layers.0.mlp.fc2.weight"}) {
     EXPECT_EQ(sequence.at(name), GradientSum::None) << name;
-  }
-}
-
-TEST(GradientBuckets, cover_everything_once_in_backward_order) {
-  const Rank r(1, 1, 0, SequenceParallel::No);
-  for (const int64_t size : {int64_t{1}, int64_t{4000}, int64_t{1} << 40}) {
-    const std::vector<GradientBucket> buckets = make_buckets(r.store, size);
-    int64_t end = r.store.numel();
-    for (const GradientBucket& b : buckets) {
-      EXPECT_EQ(b.end, end);
-      EXPECT_LT(b.begin, b.end);
-      end = b.begin;
-    }
-    EXPECT_EQ(end, 0);
-    for (size_t i = 0; i + 1 < buckets.size(); ++i) EXPECT_GE(buckets[i].end - buckets[i].begin, size);
-    if (size == 1) {
-      EXPECT_EQ(buckets.size(), r.store.units().size());
-    }
-    if (size == 4000) {
-      EXPECT_GT(buckets.size(), 1u);
-    }
-    if (size > r.store.numel()) {
-      EXPECT_EQ(buckets.size(), 1u);
-    }
   }
 }
 

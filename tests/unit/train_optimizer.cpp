@@ -64,7 +64,7 @@ TEST_F(FlatStore, adamw_first_step_is_lr_times_sign_and_decays_only_where_told) 
   allocate(DType::Float32);
   io::OptimizerOptions o;
   o.weight_decay = 0.1;
-  Optimizer optimizer(o, store_, *device_, arena_, DType::Float32, {0, store_.numel()});
+  Optimizer optimizer(o, store_, *device_, arena_, DType::Float32, {{0, store_.numel()}});
   device_->fill(store_.flat_weight(), 2);
   kernels::StepBlock step;
   step.learning_rate = 0.01;
@@ -73,12 +73,12 @@ TEST_F(FlatStore, adamw_first_step_is_lr_times_sign_and_decays_only_where_told) 
   // m/(1-b1) = g, sqrt(v/(1-b2)) = |g|: w - lr (1 + wd w).
   EXPECT_NEAR(store_.at(0).weight.as<float>()[7], 2 - 0.01 * (1 + 0.1 * 2), 1e-6);
   EXPECT_NEAR(store_.at(1).weight.as<float>()[4], 2 - 0.01, 1e-6);
-  EXPECT_EQ(optimizer.master().data(), store_.flat_weight().data());
+  EXPECT_EQ(optimizer.master(0).data(), store_.flat_weight().data());
 }
 
 TEST_F(FlatStore, skip_changes_nothing) {
   allocate(DType::Float32);
-  Optimizer optimizer({}, store_, *device_, arena_, DType::Float32, {0, store_.numel()});
+  Optimizer optimizer({}, store_, *device_, arena_, DType::Float32, {{0, store_.numel()}});
   kernels::StepBlock step;
   step.learning_rate = 0.01;
   step.skip = 1;
@@ -86,7 +86,7 @@ TEST_F(FlatStore, skip_changes_nothing) {
   optimizer.step(&step);
   for (int64_t i = 0; i < store_.numel(); ++i) {
     ASSERT_EQ(store_.flat_weight().as<float>()[i], 0);
-    ASSERT_EQ(optimizer.exp_avg().as<float>()[i], 0);
+    ASSERT_EQ(optimizer.exp_avg(0).as<float>()[i], 0);
   }
 }
 
@@ -96,16 +96,16 @@ TEST_F(FlatStore, bf16_weights_are_rounded_masters) {
   o.kind = io::OptimizerKind::Sgd;
   o.sgd_momentum = 0;
   o.weight_decay = 0;
-  Optimizer optimizer(o, store_, *device_, arena_, DType::Float32, {0, store_.numel()});
-  EXPECT_FALSE(optimizer.momentum());
-  device_->fill(optimizer.master(), 1);
+  Optimizer optimizer(o, store_, *device_, arena_, DType::Float32, {{0, store_.numel()}});
+  EXPECT_FALSE(optimizer.momentum(0));
+  device_->fill(optimizer.master(0), 1);
   optimizer.weights_from_master();
   kernels::StepBlock step;
   step.learning_rate = 0.001;
   for (int i = 0; i < 3; ++i) optimizer.step(&step);
   const int64_t at = store_.at(3).offset;
-  EXPECT_NEAR(optimizer.master().as<float>()[at], 1 - 3 * 0.001 * 0.25, 1e-6);
-  EXPECT_EQ(store_.flat_weight().as<bf16>()[at].bits, bf16(optimizer.master().as<float>()[at]).bits);
+  EXPECT_NEAR(optimizer.master(0).as<float>()[at], 1 - 3 * 0.001 * 0.25, 1e-6);
+  EXPECT_EQ(store_.flat_weight().as<bf16>()[at].bits, bf16(optimizer.master(0).as<float>()[at]).bits);
 }
 
 TEST_F(FlatStore, sgd_with_momentum) {
@@ -114,7 +114,7 @@ TEST_F(FlatStore, sgd_with_momentum) {
   o.kind = io::OptimizerKind::Sgd;
   o.sgd_momentum = 0.9;
   o.weight_decay = 0;
-  Optimizer optimizer(o, store_, *device_, arena_, DType::Float32, {0, store_.numel()});
+  Optimizer optimizer(o, store_, *device_, arena_, DType::Float32, {{0, store_.numel()}});
   kernels::StepBlock step;
   step.learning_rate = 1;
   optimizer.step(&step);
@@ -125,7 +125,7 @@ TEST_F(FlatStore, sgd_with_momentum) {
 TEST_F(FlatStore, norm_counts_each_element_once_and_names_the_first_bad_tensor) {
   allocate(DType::Float32);
   comm::SelfCommunicator group("model_parallel", heap_);
-  GradientNorm norm(store_, group, *device_, arena_);
+  GradientNorm norm(store_, counted_ranges(store_), group, *device_, arena_);
   double expected = 0;
   for (const parallel::Parameter& p : store_.parameters()) {
     for (int64_t i = 0; i < p.numel; ++i) expected += 0.0625 * static_cast<double>((i + 1) * (i + 1));
