@@ -24,6 +24,7 @@ class Deriver {
     schedule();
     clock();
     recompute();
+    zero();
     sequence_parallel();
     tensorboard();
     tokenizer_files();
@@ -134,6 +135,41 @@ class Deriver {
     }
     options_.parallel.schedule =
         options_.parallel.chunks > 1 ? parallel::ScheduleKind::Interleaved : parallel::ScheduleKind::OneFOneB;
+  }
+
+  // Megatron-LM's and FSDP's words for the stages of ZeRO. Words that mean different stages are a fault.
+  void zero() {
+    ParallelOptions& p = options_.parallel;
+    std::vector<std::pair<std::string, int>> meant;
+    if (given("zero-stage")) meant.emplace_back("--zero-stage " + value("zero-stage"), p.zero_stage);
+    if (given("data-parallel-sharding-strategy")) {
+      const std::map<std::string, int> stages{
+          {"no_shard", 0}, {"optim", 1}, {"optim_grads", 2}, {"optim_grads_params", 3}};
+      const std::string word = value("data-parallel-sharding-strategy");
+      const auto stage = stages.find(word);
+      if (stage == stages.end()) {
+        faults_.push_back(fmt::format(
+            "--data-parallel-sharding-strategy {}: must be no_shard, optim, optim_grads or optim_grads_params", word));
+        return;
+      }
+      meant.emplace_back("--data-parallel-sharding-strategy " + word, stage->second);
+    } else {
+      for (const char* name : {"use-megatron-fsdp", "use-torch-fsdp2"}) {
+        if (value(name) == "true") meant.emplace_back(fmt::format("--{}", name), 3);
+      }
+    }
+    // Megatron-LM's FSDP asks for the distributed optimizer as well.
+    if (value("use-distributed-optimizer") == "true" && meant.empty()) meant.emplace_back("", 1);
+    for (const auto& [word, stage] : meant) {
+      if (stage == meant[0].second) continue;
+      faults_.push_back(fmt::format("{} and {}: mean ZeRO stages {} and {}; give one of the two", meant[0].first, word,
+                                    meant[0].second, stage));
+    }
+    if (value("use-distributed-optimizer") == "true" && !meant.empty() && meant[0].second == 0) {
+      faults_.push_back(fmt::format("--use-distributed-optimizer and {}: mean ZeRO stages 1 and 0; give one of the two",
+                                    meant[0].first));
+    }
+    if (!meant.empty()) p.zero_stage = meant[0].second;
   }
 
   // Other commands have a --cost of their own, so what counts is what reached the run's settings.

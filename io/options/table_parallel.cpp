@@ -75,22 +75,6 @@ OptionEntry layout() {
   return entry;
 }
 
-OptionEntry zero_stage() {
-  OptionEntry entry = integer_option(
-      "zero-stage", kGroup, {0}, [](auto& o) -> auto& { return o.parallel.zero_stage; },
-      "ZeRO stage; only 0 in this version");
-  const OptionSetter set = entry.set;
-  entry.set = [set](RunOptions& o, const std::vector<std::string>& values) -> std::string {
-    const int64_t stage = parse_integer(values[0]).value_or(0);
-    if (stage >= 1 && stage <= 3) {
-      return "sharded optimizer states, gradients and parameters are not in this version; use 0";
-    }
-    const std::string fault = set(o, values);
-    return fault.empty() && o.parallel.zero_stage > 3 ? "must be 0 (stages 1 to 3 are not in this version)" : fault;
-  };
-  return other_names(entry, "zero_optimization.stage", "parallelism.data_parallel_shard_degree");
-}
-
 OptionEntry recompute_activations() {
   OptionEntry entry = derived_option("recompute-activations", ValueKind::Switch, kGroup, "",
                                      "the same as --recompute-granularity selective");
@@ -193,8 +177,8 @@ std::vector<OptionEntry> grid_entries() {
 
 std::vector<OptionEntry> parallel_entries() {
   std::vector<OptionEntry> all = grid_entries();
+  for (OptionEntry& entry : zero_entries()) all.push_back(std::move(entry));
   for (OptionEntry entry : {
-           zero_stage(),
            recompute_activations(),
            recompute_granularity(),
            recompute_method(),

@@ -60,15 +60,9 @@ std::vector<Row> model_rows() {
 std::vector<Row> parallel_rows() {
   using enum ValueKind;
   using enum OptionGroup;
-  const char* const kZero = "sharded optimizer states are not in this version; leave it out: the result is the same";
   const char* const kCp = "context parallelism is not in this version; leave it out";
   const char* const kOverlap = "overlap inside one matrix product is not in this version; leave it out";
   return {
-      {"use-distributed-optimizer", Switch, Parallel, kZero},
-      {"use-torch-fsdp2", Switch, Parallel, kZero},
-      {"use-megatron-fsdp", Switch, Parallel, kZero},
-      {"use-custom-fsdp", Switch, Parallel, kZero},
-      {"data-parallel-sharding-strategy", Value, Parallel, kZero, {"no_shard"}},
       {"optimizer-cpu-offload", Switch, Parallel, "offload is not in this version; leave it out"},
       {"cpu-offloading-num-layers", Value, Parallel, "offload is not in this version; leave it out", {"0"}},
       {"cp-comm-type", List, Parallel, kCp},
@@ -145,9 +139,6 @@ std::vector<Row> later_rows() {
   using enum OptionGroup;
   const char* const kLater = "not in this version; leave it out";
   return {
-      {"zero-shard-group", Value, Parallel, kLater},
-      {"zero-hpz-partition-size", Value, Parallel, kLater, {"1"}},
-      {"zero-param-persistence-threshold", Value, Parallel, kLater},
       {"grad-sync", Value, Parallel, kLater},
       {"grad-compression", Value, Parallel, kLater, {"none"}},
       {"max-staleness", Value, Parallel, kLater, {"0"}},
@@ -189,6 +180,7 @@ std::vector<OptionEntry> renamed_entries() {
       {"activations-checkpoint-num-layers", Value, "recompute-num-layers"},
       {"checkpoint-num-layers", Value, "recompute-num-layers"},
       {"DDP-impl", Value, "zero-stage"},
+      {"use-custom-fsdp", Switch, "use-megatron-fsdp"},
       {"warmup", Value, "lr-warmup-fraction"},
       {"encoder-num-layers", Value, "num-layers"},
       {"encoder-seq-length", Value, "seq-length"},
