@@ -125,7 +125,7 @@ std::string weights_path(const std::string& directory) { return directory + "/we
 
 void save_weights(const std::string& path, const WeightsHeader& header, const parallel::ParameterStore& store,
                   comm::ProcessGrid& grid) {
-  ensure(header.dtype == store.flat_weight().dtype(), "save_weights: the header's dtype is not the store's");
+  ensure(header.dtype == store.weight_dtype(), "save_weights: the header's dtype is not the store's");
   if (grid.world_rank() == 0) {
     collect(path, header, store, grid);
   } else {

@@ -2,6 +2,7 @@
 triax_mpi_test(train_parity 1 2 4 8)
 triax_mpi_test(train_algorithms 2 4)
 triax_mpi_test(train_zero 2 4 8)
+triax_mpi_test(train_zero_volume 2 4 8)
 triax_mpi_test(train_storm 5 6 7 8)
 triax_mpi_test(train_steps 2 4)
 triax_mpi_test(train_checkpoint 2 4 8)
