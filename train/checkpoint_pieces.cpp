@@ -16,14 +16,14 @@ using parallel::Parameter;
 
 enum class Copies { Skip, Take };
 
-/// Calls f(parameter, flat range inside its true elements, offset in the state arrays).
+/// Calls f(parameter, range) for the part of each range that lies inside a parameter's true elements.
 template <class F>
 void for_each_part(const parallel::ParameterStore& store, const std::vector<StateRange>& ranges, Copies copies, F f) {
   for (const StateRange& range : ranges) {
     for (const Parameter& p : store.parameters()) {
       if (copies == Copies::Skip && (p.spec.replica != 0 || p.tied_copy)) continue;
-      const FlatRange part{std::max(p.offset, range.flat.begin), std::min(p.offset + p.true_numel(), range.flat.end)};
-      if (part.size() > 0) f(p, part, range.state + part.begin - range.flat.begin);
+      const FlatRange part = parallel::intersection({p.offset, p.offset + p.true_numel()}, range.flat);
+      if (part.size() > 0) f(p, StateRange{part, range.piece, range.begin + part.begin - range.flat.begin});
     }
   }
 }
@@ -32,24 +32,26 @@ io::Piece piece_of(const char* kind, const Parameter& p, const FlatRange& part, 
   return {kind, p.name, p.spec, part.begin - p.offset, part.end - p.offset, data};
 }
 
+/// One of the optimizer's arrays, by owned range.
 struct State {
   const char* kind;
-  Tensor values;
+  Tensor (Optimizer::*values)(size_t) const;
+  Tensor of(const Optimizer& optimizer, const StateRange& range) const {
+    return (optimizer.*values)(range.piece).range(range.begin, range.begin + range.flat.size());
+  }
 };
 
-std::vector<FlatRange> owned_of(const Optimizer& optimizer) { return {optimizer.owned()}; }
-
 std::vector<State> moments_of(const Optimizer& optimizer) {
-  std::vector<State> states{{io::kExpAvg, optimizer.exp_avg()},
-                            {io::kExpAvgSq, optimizer.exp_avg_sq()},
-                            {io::kMomentum, optimizer.momentum()}};
-  std::erase_if(states, [](const State& state) { return !state.values; });
+  std::vector<State> states{{io::kExpAvg, &Optimizer::exp_avg},
+                            {io::kExpAvgSq, &Optimizer::exp_avg_sq},
+                            {io::kMomentum, &Optimizer::momentum}};
+  std::erase_if(states, [&](const State& state) { return !(optimizer.*state.values)(0); });
   return states;
 }
 
 }  // namespace
 
-std::vector<StateRange> replica_share(const std::vector<FlatRange>& owned, int index, int count) {
+std::vector<StateRange> replica_share(std::span<const FlatRange> owned, int index, int count) {
   int64_t total = 0;
   for (const FlatRange& range : owned) total += range.size();
   const auto border = [&](int64_t i) {
@@ -60,10 +62,11 @@ std::vector<StateRange> replica_share(const std::vector<FlatRange>& owned, int i
   const int64_t last = border(index + 1);
   std::vector<StateRange> share;
   int64_t at = 0;
-  for (const FlatRange& range : owned) {
+  for (size_t i = 0; i < owned.size(); ++i) {
+    const FlatRange& range = owned[i];
     const int64_t begin = std::max(first, at);
     const int64_t end = std::min(last, at + range.size());
-    if (begin < end) share.push_back({{range.begin + begin - at, range.begin + end - at}, begin});
+    if (begin < end) share.push_back({{range.begin + begin - at, range.begin + end - at}, i, begin - at});
     at += range.size();
   }
   return share;
@@ -72,18 +75,22 @@ std::vector<StateRange> replica_share(const std::vector<FlatRange>& owned, int i
 std::vector<io::Piece> pieces_to_save(Trainer& trainer, comm::ProcessGrid& grid, WithOptimizer with_optimizer) {
   const Optimizer& optimizer = *trainer.optimizer();
   const parallel::ParameterStore& store = trainer.store();
-  const Tensor weight = store.flat_weight();
-  const std::vector<StateRange> share = replica_share(owned_of(optimizer), grid.data().rank(), grid.data().size());
+  const parallel::ShardOptions& shards = trainer.gradient_sync().plan().shards.options;
+  // Ranks that own the same: all of dp, the replicas of a shard, or none (hpZ).
+  const bool alone = shards.states == parallel::StateSharding::AllOfData;
+  comm::Communicator& same = shards.stage == 0 ? grid.data() : grid.replica();
+  const std::vector<StateRange> share =
+      replica_share(optimizer.owned(), alone ? 0 : same.rank(), alone ? 1 : same.size());
   std::vector<State> states;
   if (with_optimizer == WithOptimizer::Yes) {
     states = moments_of(optimizer);
-    if (weight.dtype() != optimizer.master().dtype()) states.push_back({io::kMaster, optimizer.master()});
+    if (store.weight_dtype() != optimizer.master(0).dtype()) states.push_back({io::kMaster, &Optimizer::master});
   }
   std::vector<io::Piece> pieces;
-  for_each_part(store, share, Copies::Skip, [&](const Parameter& p, const FlatRange& part, int64_t at) {
-    pieces.push_back(piece_of(io::kWeight, p, part, weight.range(part.begin, part.end)));
+  for_each_part(store, share, Copies::Skip, [&](const Parameter& p, const StateRange& part) {
+    pieces.push_back(piece_of(io::kWeight, p, part.flat, store.weight(part.flat)));
     for (const State& state : states) {
-      pieces.push_back(piece_of(state.kind, p, part, state.values.range(at, at + part.size())));
+      pieces.push_back(piece_of(state.kind, p, part.flat, state.of(optimizer, part)));
     }
   });
   return pieces;
@@ -92,21 +99,24 @@ std::vector<io::Piece> pieces_to_save(Trainer& trainer, comm::ProcessGrid& grid,
 std::vector<io::Piece> pieces_to_load(Trainer& trainer, const io::CheckpointReader& reader,
                                       WithOptimizer with_optimizer) {
   const parallel::ParameterStore& store = trainer.store();
-  const Optimizer* optimizer = trainer.optimizer();
-  const Tensor source = optimizer != nullptr ? optimizer->master() : trainer.weight_source();
-  // A trainer without optimizer wants what the forward pass used.
-  const bool has_master = optimizer != nullptr && reader.has_kind(io::kMaster);
-  std::vector<State> states{{has_master ? io::kMaster : io::kWeight, source}};
-  if (optimizer != nullptr && with_optimizer == WithOptimizer::Yes) {
-    for (const State& state : moments_of(*optimizer)) states.push_back(state);
-  }
-  const std::vector<FlatRange> owned =
-      optimizer != nullptr ? owned_of(*optimizer) : std::vector<FlatRange>{{0, store.numel()}};
   std::vector<io::Piece> pieces;
-  for_each_part(store, replica_share(owned, 0, 1), Copies::Take,
-                [&](const Parameter& p, const FlatRange& part, int64_t at) {
+  if (trainer.optimizer() == nullptr) {
+    // It wants what the forward pass used.
+    const Tensor source = trainer.weight_source();
+    for_each_part(store, {{{0, store.numel()}, 0, 0}}, Copies::Take, [&](const Parameter& p, const StateRange& part) {
+      pieces.push_back(piece_of(io::kWeight, p, part.flat, source.range(part.flat.begin, part.flat.end)));
+    });
+    return pieces;
+  }
+  const Optimizer& optimizer = *trainer.optimizer();
+  std::vector<State> states{{reader.has_kind(io::kMaster) ? io::kMaster : io::kWeight, &Optimizer::master}};
+  if (with_optimizer == WithOptimizer::Yes) {
+    for (const State& state : moments_of(optimizer)) states.push_back(state);
+  }
+  for_each_part(store, replica_share(optimizer.owned(), 0, 1), Copies::Take,
+                [&](const Parameter& p, const StateRange& part) {
                   for (const State& state : states) {
-                    pieces.push_back(piece_of(state.kind, p, part, state.values.range(at, at + part.size())));
+                    pieces.push_back(piece_of(state.kind, p, part.flat, state.of(optimizer, part)));
                   }
                 });
   return pieces;

@@ -1,6 +1,7 @@
 // What a rank writes into a checkpoint and what it reads from one, from the sharding specs alone.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,15 +14,16 @@ namespace triax::train {
 
 enum class WithOptimizer { No, Yes };
 
-/// Elements [begin, end) of the flat arrays, and where their state begins in the optimizer's arrays.
+/// A part of the flat arrays, and where its state lies: from element `begin` of that owned range of the optimizer.
 struct StateRange {
   FlatRange flat;
-  int64_t state = 0;
+  size_t piece = 0;
+  int64_t begin = 0;
 };
 
-/// The part of `owned` (ascending, disjoint; states lie one after the other) that replica `index` of `count` equal ones
+/// The part of `owned` (ascending, disjoint) that replica `index` of `count` equal ones
 /// writes: cut evenly, so that all ranks of a replica group write.
-std::vector<StateRange> replica_share(const std::vector<FlatRange>& owned, int index, int count);
+std::vector<StateRange> replica_share(std::span<const FlatRange> owned, int index, int count);
 
 /// Weights, and with the optimizer masters and moments, that this rank writes: every element of the model is written by
 /// exactly one rank (tp replica 0, not the tied copy, its share of what dp replicates). Views, no copies.

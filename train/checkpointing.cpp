@@ -153,7 +153,7 @@ std::string Checkpointing::load_or_initialize() {
   }
   const bool trains = trainer_->optimizer() != nullptr;
   const auto with = request.mode == LoadMode::Resume && trains ? WithOptimizer::Yes : WithOptimizer::No;
-  trainer_->weight_source();
+  if (!trains) trainer_->weight_source();  // its memory is made outside of what may fail on some ranks
   io::CheckpointHeader header;
   double bytes = 0;
   const Stopwatch watch;
