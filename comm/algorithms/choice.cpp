@@ -14,7 +14,7 @@ namespace {
 
 const std::vector<std::string>& group_names() {
   static const std::vector<std::string> names{
-      "all", "world", "tp", "cp", "dp", "pp", "model_parallel", "embedding", "kv_replicas", "shard", "replica"};
+      "all", "world", "tp", "cp", "dp", "pp", "model_parallel", "embedding", "kv_replicas", "dp_shard", "dp_replica"};
   return names;
 }
 
