@@ -21,6 +21,9 @@ DType compute_dtype(Precision precision);
 /// Gradients, master weights, moments, statistics: fp64 under fp64, else fp32.
 DType state_dtype(Precision precision);
 
+/// How the gradients of data-parallel ranks come together.
+enum class GradSync { AllReduce, ParameterServer };
+
 struct ParallelOptions {
   comm::GridShape grid;                  ///< data is derived: world / (tp * cp * pp)
   int chunks = 1;                        ///< v, from --num-virtual-stages-per-pipeline-rank or layers per virtual stage
@@ -41,9 +44,11 @@ struct ParallelOptions {
   bool overlap_grad_reduce = true;
   bool overlap_param_gather = true;
   bool overlap_p2p = true;
-  int64_t ddp_bucket_size = 0;  ///< parameters; 0: max(40e6, 1e6 * dp)
+  int64_t ddp_bucket_size = 0;         ///< parameters; 0: max(40e6, 1e6 * dp)
   std::string collective_algorithm;    ///< comm/algorithms/choice.h; empty: default for all groups
   bool fixed_reduction_order = false;  ///< sums in rank order, whatever the algorithm
+  GradSync grad_sync = GradSync::AllReduce;
+  int max_staleness = 0;  ///< updates that the weights of a step may lack, of a parameter server
 };
 
 struct BatchOptions {

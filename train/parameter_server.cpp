@@ -6,17 +6,12 @@
 #include <exception>
 
 #include "base/error.h"
-#include "comm/copy_bytes.h"
-#include "comm/reduce_kernels.h"
 
 namespace triax::train {
 namespace {
 
 constexpr int kGradientTag = 1;
 constexpr int kWeightsTag = 2;
-
-std::byte* bytes_of(const Tensor& t) { return static_cast<std::byte*>(t.data()); }
-void copy(const Tensor& from, const Tensor& to) { comm::copy_bytes(bytes_of(to), bytes_of(from), from.bytes()); }
 
 void wait_all(std::vector<comm::Work>& works) {
   for (comm::Work& work : works) work.wait();
@@ -39,10 +34,11 @@ ParameterServer::Ring ParameterServer::make_ring(Arena& arena, const Tensor& lik
   return ring;
 }
 
-ParameterServer::ParameterServer(comm::Communicator& data, comm::Communicator& model_parallel, Arena& arena,
-                                 Tensor gradient, Tensor weights, int max_staleness, Apply apply)
+ParameterServer::ParameterServer(comm::Communicator& data, comm::Communicator& model_parallel, kernels::Device& device,
+                                 Arena& arena, Tensor gradient, Tensor weights, int max_staleness, Apply apply)
     : data_(&data),
       model_parallel_(&model_parallel),
+      device_(&device),
       gradient_(gradient.flat()),
       weights_(weights.flat()),
       max_staleness_(max_staleness),
@@ -77,7 +73,10 @@ void ParameterServer::end_step() {
   advance_to(steps_ - max_staleness_);
 }
 
-void ParameterServer::settle() { advance_to(steps_); }
+void ParameterServer::settle() {
+  advance_to(steps_);
+  for (auto& sends : sends_) wait_all(sends);
+}
 
 /// The gradient of step `steps_` leaves its place, which the next step overwrites.
 void ParameterServer::hand_over() {
@@ -85,7 +84,8 @@ void ParameterServer::hand_over() {
   auto& sends = sends_[static_cast<size_t>(steps_ % own.slots)];
   // Step steps_ - S - 1 is in an update that this rank has seen: its message has long arrived.
   if (!is_server()) wait_all(sends);
-  copy(gradient_, own.at(steps_));
+  device_->copy(gradient_, own.at(steps_));
+  device_->synchronize();
   if (!is_server()) sends.push_back(data_->send(own.at(steps_), 0, kGradientTag));
   ++steps_;
   post_receives();
@@ -131,20 +131,20 @@ void ParameterServer::advance_to(int64_t version) {
 void ParameterServer::take_up(int64_t v) {
   if (!is_server()) {
     // Only the newest of several is looked at, but each has its turn: they are few and lie in memory.
-    copy(weights_ring_.at(v), weights_);
+    device_->copy(weights_ring_.at(v), weights_);
+    device_->synchronize();
     ++version_;
     return;
   }
-  sources_.clear();
-  for (const Ring& ring : gradients_) sources_.push_back(bytes_of(ring.at(v)));
-  std::byte* sum = bytes_of(gradient_);
-  comm::reduce_buffers(gradient_.dtype(), comm::ReduceOp::Sum, sources_, {&sum, 1}, gradient_.numel());
+  device_->copy(gradients_[0].at(v), gradient_);
+  for (size_t r = 1; r < gradients_.size(); ++r) device_->add(gradients_[r].at(v), gradient_);
   apply_(v);
   // The workers have begun step v with version v - S or later, so version v - S - 1 has left its place.
   auto& sends = sends_[static_cast<size_t>(v % (max_staleness_ + 1))];
   wait_all(sends);
   const Tensor out = weights_ring_.at(v);
-  copy(weights_, out);
+  device_->copy(weights_, out);
+  device_->synchronize();
   for (int r = 1; r < data_->size(); ++r) sends.push_back(data_->send(out, r, kWeightsTag));
   ++version_;
 }

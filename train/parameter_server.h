@@ -8,6 +8,7 @@
 
 #include "base/memory.h"
 #include "comm/communicator.h"
+#include "kernels/device.h"
 
 namespace triax::train {
 
@@ -33,8 +34,8 @@ class ParameterServer {
   using Apply = std::function<void(int64_t update)>;
 
   /// `gradient`, `weights`: flat arrays of this rank, whole, in memory that the CPU reads.
-  ParameterServer(comm::Communicator& data, comm::Communicator& model_parallel, Arena& arena, Tensor gradient,
-                  Tensor weights, int max_staleness, Apply apply);
+  ParameterServer(comm::Communicator& data, comm::Communicator& model_parallel, kernels::Device& device, Arena& arena,
+                  Tensor gradient, Tensor weights, int max_staleness, Apply apply);
   ~ParameterServer();  ///< settles
   ParameterServer(const ParameterServer&) = delete;
   ParameterServer& operator=(const ParameterServer&) = delete;
@@ -48,6 +49,7 @@ class ParameterServer {
   /// Of this rank.
   const StalenessReport& staleness() const { return report_; }
   int64_t updates() const { return version_; }  ///< that are in the weights
+  int64_t steps() const { return steps_; }      ///< that have ended
 
  private:
   /// S + 1 copies of an array; step or version v lies in copy v mod (S + 1).
@@ -70,6 +72,7 @@ class ParameterServer {
 
   comm::Communicator* data_;
   comm::Communicator* model_parallel_;
+  kernels::Device* device_;
   Tensor gradient_, weights_;
   int64_t max_staleness_;
   Apply apply_;
@@ -81,7 +84,6 @@ class ParameterServer {
   Ring weights_ring_;
   std::vector<std::vector<comm::Work>> receives_;  ///< [slot][peer]
   std::vector<std::vector<comm::Work>> sends_;     ///< [slot][peer]
-  std::vector<const std::byte*> sources_;
   StalenessReport report_;
 };
 

@@ -78,6 +78,7 @@ Trainer::Trainer(comm::ProcessGrid& grid, kernels::Device& device, Arena& arena,
   states_.resize(chunks_.size());
   for (ChunkStates& states : states_) states.in_use.resize(m);
   views_.resize(m);
+  build_server();
   build_programs();
   progress_.loss_scale = scaler_.state();
 }
@@ -247,10 +248,13 @@ void Trainer::update(const Op& op) {
     case OpKind::SumTied:
       return sync_->sum_tied();
     case OpKind::ReduceGradients:
+      if (server_) return;  // the whole gradient goes at once, after the backward pass
       return sync_->reduce(op.bucket);
     case OpKind::GradientNorm:
+      if (server_) return;  // of every update, when it is taken
       return gradient_norm();
     case OpKind::OptimizerStep:
+      if (server_) return hand_to_server();
       weights_fresh_ = !options_.parallel.overlap_param_gather;  // else the next step gathers
       return optimizer_->step(step_);
     case OpKind::GatherParameters:
@@ -262,7 +266,11 @@ void Trainer::update(const Op& op) {
 
 void Trainer::gradient_norm() {
   sync_->finish();
-  const double factor = mean_factor(context_.tokens(), step_->loss_scale, global_tokens());
+  measure_gradient(global_tokens());
+}
+
+void Trainer::measure_gradient(double tokens) {
+  const double factor = mean_factor(context_.tokens(), step_->loss_scale, tokens);
   grad_norm_ = std::sqrt(norm_->sum_of_squares()) * factor;
   if (!std::isfinite(grad_norm_)) {
     if (!scaler_.skips_overflow()) fail_nonfinite(grad_norm_);
@@ -317,6 +325,7 @@ RankReport Trainer::report(const StepInput& input, const ExecutionTimes& times) 
 void Trainer::evaluate_step(std::span<const io::MicroBatch> batches) {
   mode_ = parallel::Mode::Evaluate;
   batches_ = batches;
+  settle();
   device_->fill(loss_sum_, 0);
   counted_tokens_ = 0;
   refresh_weights();

@@ -21,6 +21,7 @@
 #include "train/lr_schedule.h"
 #include "train/optimizer.h"
 #include "train/parameter_gather.h"
+#include "train/parameter_server.h"
 #include "train/pipeline_timing.h"
 #include "train/step_report.h"
 #include "train/unit_runner.h"
@@ -99,6 +100,11 @@ class Trainer final : private StageWork {
   /// Makes every parameter's weight whole and up to date, until the next step or evaluation. Collective over dp; under
   /// ZeRO 3 it takes the memory of all weights.
   void gather_weights();
+  /// --grad-sync parameter-server: waits until the updates of all steps are in the weights of all ranks; to be called
+  /// by all before the weights are read. Else nothing.
+  void settle();
+  /// Of this rank, with a parameter server; else null.
+  const StalenessReport* staleness() const { return server_ ? &server_->staleness() : nullptr; }
 
  private:
   struct ChunkStates {
@@ -113,7 +119,17 @@ class Trainer final : private StageWork {
   size_t index_of(const parallel::Op& op) const;
   void refresh_weights();
   void build_clock();
+  /// What the update from a step's gradients needs, until the server makes it.
+  struct Handed {
+    kernels::StepBlock step;
+    double tokens = 0;
+  };
+  void build_server();
+  void hand_to_server();
+  void apply_update(int64_t update);
   void gradient_norm();
+  /// Norm, clipping and overflow of the summed gradient.
+  void measure_gradient(double tokens);
   double global_tokens();
   ExecutionTimes run_program();
   void prepare_step();
@@ -153,6 +169,7 @@ class Trainer final : private StageWork {
   int64_t virtual_unit_ps_ = 0;
   std::unique_ptr<parallel::VirtualClock> clock_;
   parallel::StepTimes virtual_times_;
+  std::vector<Handed> handed_;  ///< [step mod (S + 1)]
   ReportExchange exchange_;
   Progress progress_;
   parallel::Mode mode_ = parallel::Mode::Train;
@@ -162,6 +179,7 @@ class Trainer final : private StageWork {
   double grad_norm_ = 0;
   double sent_bytes_before_ = 0, exposed_before_ = 0;
   double evaluation_loss_ = 0, evaluation_tokens_ = 0;
+  std::unique_ptr<ParameterServer> server_;  ///< last: settles when it goes, with all else in place
 };
 
 }  // namespace triax::train

@@ -18,6 +18,12 @@ std::string Trainer::where() const {
 
 void Trainer::fail_nonfinite(double loss) {
   const std::string tensor = first_nonfinite(store_, *device_, *arena_);
+  if (server_) {  // the other ranks may be in later steps: no words can be agreed upon
+    throw RunTimeError(
+        fmt::format("{}: loss or gradient norm {} in an update of the parameter server, first tensor {}; "
+                    "lower --lr or --max-staleness, or set --clip-grad",
+                    where(), loss, tensor.empty() ? "none on this rank" : tensor));
+  }
   // The lowest rank that holds one speaks for all; the gradients of all dp replicas are equal by now.
   const int none = grid_->world().size();
   *count_.as<double>() = tensor.empty() ? none : grid_->world_rank();

@@ -198,6 +198,14 @@ std::vector<OptionEntry> parallel_entries() {
            switch_option(
                "fixed-reduction-order", kGroup, [](auto& o) -> auto& { return o.parallel.fixed_reduction_order; },
                "sums in rank order, the same bits whatever the algorithm"),
+           choice_option<GradSync>(
+               "grad-sync", kGroup,
+               {{"all-reduce", GradSync::AllReduce}, {"parameter-server", GradSync::ParameterServer}},
+               [](auto& o) -> auto& { return o.parallel.grad_sync; },
+               "parameter-server: data-parallel rank 0 takes all gradients, updates, and sends the weights back"),
+           integer_option(
+               "max-staleness", kGroup, {0, 1000}, [](auto& o) -> auto& { return o.parallel.max_staleness; },
+               "parameter server: a step may use weights that lack up to that many updates"),
        }) {
     all.push_back(std::move(entry));
   }

@@ -182,6 +182,30 @@ void check_collectives(const ParallelOptions& p, FaultList& faults) {
   }
 }
 
+void check_grad_sync(const RunOptions& options, FaultList& faults) {
+  const ParallelOptions& p = options.parallel;
+  if (p.grad_sync == GradSync::AllReduce) {
+    if (p.max_staleness > 0) {
+      faults.add("max-staleness", p.max_staleness, "an all-reduce leaves no update out",
+                 "--grad-sync parameter-server, or 0");
+    }
+    return;
+  }
+  const auto refuse = [&](const std::string& why, const std::string& legal) {
+    faults.add("grad-sync", "parameter-server", why, legal);
+  };
+  if (p.zero_stage > 0)
+    refuse("the server keeps all optimizer states, so that ZeRO has nothing to cut", "--zero-stage 0");
+  if (options.control.precision == Precision::Fp16) {
+    refuse("the loss scale of fp16 must be known before the next step", "--bf16 or fp32");
+  }
+  if (options.control.clock == "virtual") refuse("has no virtual time", "--clock real");
+  if (options.control.device != "cpu") refuse("works on host memory", "--device cpu");
+  if (options.control.check_replicas && p.max_staleness > 0) {
+    faults.add("check", "replicas", "replicas differ under --max-staleness", "--max-staleness 0, or no --check");
+  }
+}
+
 }  // namespace
 
 int data_parallel_size(const comm::GridShape& grid, int world_size) {
@@ -197,6 +221,7 @@ void check_layout(const RunOptions& options, int world_size, int64_t dp, FaultLi
   check_recompute(options, faults);
   check_collectives(options.parallel, faults);
   check_zero(options, dp, faults);
+  check_grad_sync(options, faults);
   check_schedule_length(options, dp, faults);
 }
 

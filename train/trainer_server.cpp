@@ -1,0 +1,41 @@
+// What a trainer does with a parameter server: hands over its gradient, and on the server takes updates.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "train/trainer.h"
+
+namespace triax::train {
+
+void Trainer::build_server() {
+  const io::ParallelOptions& parallel = options_.parallel;
+  if (use_ != Use::Train || parallel.grad_sync != io::GradSync::ParameterServer || grid_->data().size() == 1) return;
+  handed_.resize(static_cast<size_t>(parallel.max_staleness + 1));
+  server_ = std::make_unique<ParameterServer>(grid_->data(), grid_->model_parallel(), *device_, *arena_,
+                                              store_.held_grads(), store_.held_weights(), parallel.max_staleness,
+                                              [this](int64_t update) { apply_update(update); });
+}
+
+void Trainer::hand_to_server() {
+  handed_[static_cast<size_t>(server_->steps()) % handed_.size()] = {*step_, global_tokens()};
+  device_->synchronize();
+  server_->end_step();
+}
+
+/// The step block is that of the step whose gradients these are; the running step gets its own back.
+void Trainer::apply_update(int64_t update) {
+  const Handed& handed = handed_[static_cast<size_t>(update) % handed_.size()];
+  const kernels::StepBlock running = *step_;
+  *step_ = handed.step;
+  device_->synchronize();
+  measure_gradient(handed.tokens);
+  optimizer_->step(step_);
+  device_->synchronize();
+  *step_ = running;
+}
+
+void Trainer::settle() {
+  if (server_) server_->settle();
+}
+
+}  // namespace triax::train
