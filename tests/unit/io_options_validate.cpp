@@ -25,6 +25,17 @@ struct Case {
 
 // One fault each, word by word: the option, its value, the rule, the nearest legal values.
 const Case kCases[] = {
+    {"--max-staleness 2", 2,
+     "--max-staleness 2: an all-reduce leaves no update out; use --grad-sync parameter-server, or 0"},
+    {"--grad-sync parameter-server --fp16", 2,
+     "--grad-sync parameter-server: the loss scale of fp16 must be known before the next step; use --bf16 or fp32"},
+    {"--grad-sync parameter-server --clock virtual", 2,
+     "--grad-sync parameter-server: has no virtual time; use --clock real"},
+    {"--grad-sync parameter-server --max-staleness 1 --check replicas", 2,
+     "--check replicas: replicas differ under --max-staleness; use --max-staleness 0, or no --check"},
+    {"--collective-algorithm tp=library --fixed-reduction-order", 2,
+     "--fixed-reduction-order true: the library of --collective-algorithm tp=library sums in an order of its own; use "
+     "ring, halving-doubling, tree, double-tree, hierarchical, direct or default there"},
     {"--pipeline-model-parallel-size 3", 8,
      "--tensor-model-parallel-size 1 x --pipeline-model-parallel-size 3 = 3 ranks per replica: must divide the 8 ranks "
      "of the "
