@@ -33,7 +33,7 @@ class LedgerCommunicator::Entry final : public Work::State {
     if (recorded_) return;
     recorded_ = true;
     owner_->enter(op_, payload_bytes_, sent_, now_s() - start_s_);
-    if (owner_->call_time_ == CallTime::Exposed) owner_->ledger_->record_exposed(owner_->name(), op_, exposed_s_);
+    if (owner_->exposes(op_)) owner_->ledger_->record_exposed(owner_->name(), op_, exposed_s_);
   }
   LedgerCommunicator* owner_;
   Operation op_;
@@ -68,7 +68,7 @@ Work LedgerCommunicator::record(Operation op, int64_t payload_bytes, Call call, 
     return Work(std::make_unique<Entry>(*this, op, payload_bytes, known, start, call_s, std::move(work)));
   }
   enter(op, payload_bytes, known, call_s);
-  if (call_time_ == CallTime::Exposed) ledger_->record_exposed(name(), op, call_s);
+  if (exposes(op)) ledger_->record_exposed(name(), op, call_s);
   return Work();
 }
 

@@ -10,8 +10,9 @@
 
 namespace triax::comm {
 
-/// Whether the time spent in calls and waits is time that computation stood still (Exposed), or passes on the
-/// communication thread (Hidden; then QueuedCommunicator records what its callers wait).
+/// Whether the time spent in collectives is time that computation stood still (Exposed), or passes on the communication
+/// thread (Hidden; then QueuedCommunicator records what its callers wait). Messages are always waited for by the
+/// caller.
 enum class CallTime { Exposed, Hidden };
 
 class LedgerCommunicator final : public Communicator {
@@ -44,6 +45,10 @@ class LedgerCommunicator final : public Communicator {
   template <class Call>
   Work record(Operation op, int64_t payload_bytes, Call call, std::optional<SentBytes> known = std::nullopt);
   void enter(Operation op, int64_t payload_bytes, const std::optional<SentBytes>& sent, double busy_s);
+
+  bool exposes(Operation op) const {
+    return call_time_ == CallTime::Exposed || op == Operation::Send || op == Operation::Recv;
+  }
 
   std::unique_ptr<Communicator> inner_;
   Ledger* ledger_;

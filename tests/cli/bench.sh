@@ -51,5 +51,8 @@ train=("$triax" train --config "$2/configs/parity-t1.cfg" --train-iters 2)
 expect 2 "there is no group 'dq'" "${train[@]}" --collective-algorithm dq=ring
 expect 2 'sums in an order of its own' "${train[@]}" --collective-algorithm dp=library --fixed-reduction-order
 expect 2 'must stand on one node' ranks 2 "${train[@]}" --collective-algorithm dp=shared-memory --fake-nodes 2
+expect 2 'use --grad-sync parameter-server, or 0' "${train[@]}" --max-staleness 1
+expect 0 'of 1 allowed, over 2 steps of 2 ranks' ranks 2 "${train[@]}" --grad-sync parameter-server --max-staleness 1 \
+  --global-batch-size 8
 [ $faults -eq 0 ] && echo 'bench: passed'
 exit $((faults > 0))
