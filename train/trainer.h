@@ -105,6 +105,8 @@ class Trainer final : private StageWork {
   void settle();
   /// Of this rank, with a parameter server; else null.
   const StalenessReport* staleness() const { return server_ ? &server_->staleness() : nullptr; }
+  /// One line about all ranks, after settling; collective over world. Empty without a parameter server.
+  std::string staleness_text();
 
  private:
   struct ChunkStates {

@@ -1,7 +1,7 @@
 // What a trainer does with a parameter server: hands over its gradient, and on the server takes updates.
 #include <fmt/format.h>
 
-#include <cmath>
+#include <array>
 
 #include "train/trainer.h"
 
@@ -36,6 +36,19 @@ void Trainer::apply_update(int64_t update) {
 
 void Trainer::settle() {
   if (server_) server_->settle();
+}
+
+std::string Trainer::staleness_text() {
+  if (!server_) return {};
+  settle();
+  const StalenessReport& mine = server_->staleness();
+  int64_t largest = mine.largest;
+  std::array<int64_t, 2> sums{mine.steps, mine.sum};
+  grid_->world().all_reduce(Tensor(&largest, DType::Int64, {1}), comm::ReduceOp::Max).wait();
+  grid_->world().all_reduce(Tensor(sums.data(), DType::Int64, {2}), comm::ReduceOp::Sum).wait();
+  const double mean = sums[0] == 0 ? 0 : static_cast<double>(sums[1]) / static_cast<double>(sums[0]);
+  return fmt::format("parameter server: staleness mean {:.3f}, largest {} of {} allowed, over {} steps of {} ranks",
+                     mean, largest, options_.parallel.max_staleness, mine.steps, grid_->world().size());
 }
 
 }  // namespace triax::train

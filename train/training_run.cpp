@@ -370,26 +370,10 @@ void TrainingRun::save(const char* why) {
   step_watch_.restart();
 }
 
-void TrainingRun::report_staleness() {
-  held_->trainer.settle();
-  const StalenessReport* mine = held_->trainer.staleness();
-  if (mine == nullptr) return;
-  int64_t largest = mine->largest;
-  std::array<int64_t, 2> sums{mine->steps, mine->sum};
-  comm::Communicator& world = held_->grid.world();
-  world.all_reduce(Tensor(&largest, DType::Int64, {1}), comm::ReduceOp::Max).wait();
-  world.all_reduce(Tensor(sums.data(), DType::Int64, {2}), comm::ReduceOp::Sum).wait();
-  if (!reporter_ || sums[0] == 0) return;
-  reporter_->line(
-      fmt::format("parameter server: staleness mean {:.3f}, largest {} of {} allowed, over {} steps of {} ranks",
-                  static_cast<double>(sums[1]) / static_cast<double>(sums[0]), largest,
-                  options().parallel.max_staleness, mine->steps, world.size()));
-}
-
 ExitCode TrainingRun::finish(io::EndReason reason, ExitCode code) {
   say(checkpoints_->finish());
   held_->grid.world().barrier();
-  report_staleness();
+  say(held_->trainer.staleness_text());
   if (held_->trainer.progress().iteration > checkpoints_->loaded_iteration()) {
     const std::string timing =
         output_timing(held_->trainer, directory_.path, reporter_ ? WritesTiming::Yes : WritesTiming::No);

@@ -60,8 +60,6 @@ class TrainingRun {
   void say(const std::string& text) const;
   std::optional<ExitCode> stop_reason(double stop);
   Wishes wishes() const;
-  /// --grad-sync parameter-server: how old the weights of the steps were, on all ranks.
-  void report_staleness();
   ExitCode finish(io::EndReason reason, ExitCode code);
   const io::RunOptions& options() const { return request_.parsed.options; }
 
