@@ -363,6 +363,7 @@ void TrainingRun::evaluate(const char* split, BatchSource& source) {
 }
 
 void TrainingRun::save(const char* why) {
+  held_->trainer.settle();
   const std::string text = checkpoints_->save(state_, why);
   if (text.empty()) return;
   say(text);
@@ -373,7 +374,8 @@ void TrainingRun::save(const char* why) {
 ExitCode TrainingRun::finish(io::EndReason reason, ExitCode code) {
   say(checkpoints_->finish());
   held_->grid.world().barrier();
-  say(held_->trainer.staleness_text());
+  const std::string staleness = held_->trainer.staleness_text();
+  if (reporter_ && !staleness.empty()) reporter_->line(staleness);
   if (held_->trainer.progress().iteration > checkpoints_->loaded_iteration()) {
     const std::string timing =
         output_timing(held_->trainer, directory_.path, reporter_ ? WritesTiming::Yes : WritesTiming::No);
