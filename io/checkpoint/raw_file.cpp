@@ -103,7 +103,7 @@ void RawWriter::write(int64_t offset, const void* data, int64_t size, Checksum& 
 
 void RawWriter::put_ordinary(int64_t offset, const std::byte* data, int64_t size) {
   impl_->put(impl_->ordinary.value, data, size, offset);
-  ::sync_file_range(impl_->ordinary.value, offset, size, SYNC_FILE_RANGE_WRITE);
+  if (size >= kCacheBytes) ::sync_file_range(impl_->ordinary.value, offset, size, SYNC_FILE_RANGE_WRITE);
 }
 
 struct RawReader::Impl {

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
@@ -21,11 +20,12 @@ namespace {
 constexpr int64_t kTransferBytes = int64_t{256} << 20;
 constexpr int64_t kMetadataBytes = int64_t{1} << 20;
 
-/// Blocks on the disk for what will be written. A file system that cannot reserve is taken as it is.
+/// Blocks on the disk for what will be written, inside the file's size: direct writes that make a file longer are slow.
+/// A file system that cannot reserve is taken as it is.
 void reserve(const std::string& path, int64_t bytes) {
   const int descriptor = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
   if (descriptor < 0) throw RunTimeError(fmt::format("cannot write {}: {}", path, std::strerror(errno)));
-  const int result = ::fallocate(descriptor, FALLOC_FL_KEEP_SIZE, 0, bytes);
+  const int result = ::fallocate(descriptor, 0, 0, bytes);
   const int error = result == 0 ? 0 : errno;
   ::close(descriptor);
   if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
@@ -34,9 +34,8 @@ void reserve(const std::string& path, int64_t bytes) {
 }
 
 /// What was reserved behind the end of the file.
-void give_back_rest(const std::string& path) {
-  const auto size = static_cast<off_t>(std::filesystem::file_size(path));
-  if (::truncate(path.c_str(), size) != 0) {
+void give_back_rest(const std::string& path, hsize_t size) {
+  if (::truncate(path.c_str(), static_cast<off_t>(size)) != 0) {
     throw RunTimeError(fmt::format("cannot write {}: {}", path, std::strerror(errno)));
   }
 }
@@ -148,8 +147,10 @@ ShardSummary ShardWriter::commit() {
   };
   TRIAX_H5(H5Fflush(file_.get(), H5F_SCOPE_GLOBAL));
   reached(SavePoint::Written);
+  hsize_t size = 0;
+  TRIAX_H5(H5Fget_filesize(file_.get(), &size));
   TRIAX_H5(H5Fclose(file_.release()));
-  give_back_rest(path_);
+  give_back_rest(path_, size);
   reached(SavePoint::Closed);
   make_durable(path_);
   reached(SavePoint::Durable);
