@@ -33,6 +33,11 @@ resumes bf16-zb 4 --bf16 --pipeline-model-parallel-size 2 --pipeline-schedule zb
 [ "$("$triax" ckpt ls bf16-zb-save --steps --format csv | wc -l)" -eq 3 ] || fail "--keep-latest 2 keeps others"
 resumes sgd 2 --optimizer sgd --tensor-model-parallel-size 2 --global-batch-size 4 --eval-iters 0 --ckpt-writers-per-node 1
 
+resumes zero1 2 --bf16 --zero-stage 1 --global-batch-size 4 --eval-iters 1 --eval-interval 5
+resumes zero2 2 --zero-stage 2 --global-batch-size 8 --eval-iters 0 --async-save --save-interval 4
+resumes zero3 4 --bf16 --zero-stage 3 --tensor-model-parallel-size 2 --global-batch-size 8 --eval-iters 0
+resumes zero3-hybrid 4 --zero-stage 3 --zero-shard-group 2 --global-batch-size 8 --eval-iters 0
+
 # Kill at every point of the second save: what is there is whole, and the run goes on to the same end.
 few="--global-batch-size 4 --eval-iters 0 --train-iters 9 --save-interval 3 --keep-latest 1"
 # shellcheck disable=SC2086

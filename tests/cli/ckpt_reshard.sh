@@ -19,9 +19,9 @@ near() {
 matrix() {
   local name=$1 writer reader ranks options number
   model=$2
-  local -a writers=("dp4 4 $ZERO3" "tp2pp2 4 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2"
+  local -a writers=("dp4 4 --zero-stage 3" "tp2pp2 4 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2"
     "pp4 4 --pipeline-model-parallel-size 4 --decoder-first-pipeline-num-layers 1 --decoder-last-pipeline-num-layers 3")
-  local -a readers=("dp1 1" "dp3 3" "dp8 8 $ZERO2" "tp4 4 --tensor-model-parallel-size 4"
+  local -a readers=("dp1 1" "dp3 3 --zero-stage 1" "dp8 8 --zero-stage 2" "tp4 4 --tensor-model-parallel-size 4" "dp8z3 8 --zero-stage 3 --zero-shard-group 4"
     "vpp2 4 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2")
   for writer in "${writers[@]}"; do
     read -r writer ranks options <<<"$writer"
@@ -46,7 +46,6 @@ matrix() {
     done
   done
 }
-ZERO2= ZERO3=
 matrix t0 "$t0"
 matrix t1 "$t1"
 exit $failed
