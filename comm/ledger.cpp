@@ -48,31 +48,50 @@ double sent_bytes(Operation op, int64_t payload_bytes, int group_size) {
   return 0;
 }
 
+void Ledger::set_label(const char* label) {
+  const std::lock_guard lock(mutex_);
+  label_ = label;
+}
+
+LedgerEntry* Ledger::labelled_entry(const std::string& group, Operation op) {
+  return label_ != nullptr && group == "tp" ? &labelled_[{label_, op}] : nullptr;
+}
+
+std::map<Ledger::Key, LedgerEntry> Ledger::labelled() const {
+  const std::lock_guard lock(mutex_);
+  return labelled_;
+}
+
 void Ledger::record(const std::string& group, Operation op, int64_t payload_bytes, double sent, double busy_s) {
   const std::lock_guard lock(mutex_);
-  LedgerEntry& entry = entries_[{group, op}];
-  ++entry.calls;
-  entry.payload_bytes += payload_bytes;
-  entry.sent_bytes += sent;
-  ++entry.converted_calls;
-  entry.busy_s += busy_s;
+  for (LedgerEntry* entry : {&entries_[{group, op}], labelled_entry(group, op)}) {
+    if (entry == nullptr) continue;
+    ++entry->calls;
+    entry->payload_bytes += payload_bytes;
+    entry->sent_bytes += sent;
+    ++entry->converted_calls;
+    entry->busy_s += busy_s;
+  }
 }
 
 void Ledger::record_counted(const std::string& group, Operation op, int64_t payload_bytes, const SentBytes& sent,
                             double busy_s) {
   const std::lock_guard lock(mutex_);
-  LedgerEntry& entry = entries_[{group, op}];
-  ++entry.calls;
-  entry.payload_bytes += payload_bytes;
-  entry.sent_bytes += static_cast<double>(sent.total());
-  entry.counted.inside += sent.inside;
-  entry.counted.across += sent.across;
-  entry.busy_s += busy_s;
+  for (LedgerEntry* entry : {&entries_[{group, op}], labelled_entry(group, op)}) {
+    if (entry == nullptr) continue;
+    ++entry->calls;
+    entry->payload_bytes += payload_bytes;
+    entry->sent_bytes += static_cast<double>(sent.total());
+    entry->counted.inside += sent.inside;
+    entry->counted.across += sent.across;
+    entry->busy_s += busy_s;
+  }
 }
 
 void Ledger::record_exposed(const std::string& group, Operation op, double exposed_s) {
   const std::lock_guard lock(mutex_);
   entries_[{group, op}].exposed_s += exposed_s;
+  if (LedgerEntry* entry = labelled_entry(group, op)) entry->exposed_s += exposed_s;
 }
 
 std::map<Ledger::Key, LedgerEntry> Ledger::snapshot() const {
@@ -109,6 +128,7 @@ double Ledger::total_exposed_s(const std::string& group) const {
 void Ledger::reset() {
   const std::lock_guard lock(mutex_);
   entries_.clear();
+  labelled_.clear();
 }
 
 }  // namespace triax::comm

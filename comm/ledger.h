@@ -55,6 +55,11 @@ class Ledger {
                       double busy_s);
   void record_exposed(const std::string& group, Operation op, double exposed_s);
   std::map<Key, LedgerEntry> snapshot() const;
+  /// Calls on the group "tp" are also counted under this label until the next one: the kind of layer that made them.
+  /// `label` must live as long as the ledger.
+  void set_label(const char* label);
+  /// By (label, operation).
+  std::map<Key, LedgerEntry> labelled() const;
   double total_sent_bytes() const;
   /// Over all groups, of the counted calls.
   SentBytes total_counted() const;
@@ -63,7 +68,10 @@ class Ledger {
 
  private:
   mutable std::mutex mutex_;
-  std::map<Key, LedgerEntry> entries_;
+  /// Of the label, when the group has one.
+  LedgerEntry* labelled_entry(const std::string& group, Operation op);
+  const char* label_ = nullptr;
+  std::map<Key, LedgerEntry> entries_, labelled_;
 };
 
 }  // namespace triax::comm

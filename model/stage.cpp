@@ -46,6 +46,7 @@ struct Chunk::Impl {
 
   void enter(int unit, parallel::UnitPass pass) const {
     if (context.units != nullptr) context.units->before(unit, pass);
+    context.label(unit == embedding_unit ? "embedding" : unit == head_unit ? "head" : "layer");
   }
   int unit_of(size_t layer) const { return first_layer_unit + static_cast<int>(layer); }
   Impl(const StageOptions& options, int chunk, const parallel::LayerContext& c, parallel::ParameterStore& store);

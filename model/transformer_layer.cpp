@@ -7,6 +7,11 @@ namespace triax::model {
 using kernels::Accumulate;
 using parallel::Mode;
 
+namespace {
+constexpr const char* kAttention = "attention";
+constexpr const char* kMlp = "mlp";
+}  // namespace
+
 kernels::TokenIndex local_index(const parallel::LayerContext& c, const parallel::MicroBatch& batch) {
   return {batch.index.sample, batch.index.position.range(c.local_begin(), c.local_begin() + c.local_tokens())};
 }
@@ -53,9 +58,11 @@ Buffer TransformerLayer::branch_gradient(Tensor dy, Tensor dbias, DropoutPlace p
 
 Buffer TransformerLayer::forward(State& state, const parallel::MicroBatch& batch, Buffer x, Mode mode) const {
   state.input = std::move(x);
+  c_->label(kAttention);
   Buffer branch = attention_.forward(state.attention, batch, norm1_.forward(state.norm1, hidden(state.input)), mode);
   state.middle = add_branch(std::move(branch), attention_.projection_bias(), hidden(state.input),
                             DropoutPlace::Projection, batch, mode);
+  c_->label(kMlp);
   branch = mlp_.forward(state.mlp, norm2_.forward(state.norm2, hidden(state.middle)));
   return add_branch(std::move(branch), mlp_.contraction_bias(), hidden(state.middle), DropoutPlace::Mlp, batch, mode);
 }
@@ -63,6 +70,7 @@ Buffer TransformerLayer::forward(State& state, const parallel::MicroBatch& batch
 Buffer TransformerLayer::backward_input(State& state, const parallel::MicroBatch& batch, Buffer dy,
                                         parallel::WeightGradient when) const {
   const Tensor dx = hidden(dy);  // gradient of y, then of the middle, then of the input
+  c_->label(kMlp);
   {
     Buffer branch = branch_gradient(dx, mlp_.contraction_dbias(), DropoutPlace::Mlp, batch);
     const Buffer dnorm = mlp_.backward_input(state.mlp, std::move(branch), when);
@@ -70,6 +78,7 @@ Buffer TransformerLayer::backward_input(State& state, const parallel::MicroBatch
   }
   state.middle.reset();
   state.norm2.clear();
+  c_->label(kAttention);
   {
     Buffer branch = branch_gradient(dx, attention_.projection_dbias(), DropoutPlace::Projection, batch);
     const Buffer dnorm = attention_.backward_input(state.attention, batch, std::move(branch), when);
@@ -81,7 +90,9 @@ Buffer TransformerLayer::backward_input(State& state, const parallel::MicroBatch
 }
 
 void TransformerLayer::backward_weight(State& state) const {
+  c_->label(kMlp);
   mlp_.backward_weight(state.mlp);
+  c_->label(kAttention);
   attention_.backward_weight(state.attention);
 }
 

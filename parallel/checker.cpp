@@ -18,7 +18,7 @@ std::string raw_place(int position, int index, const Op& op) {
 }
 
 bool has_micro_batch(OpKind kind) {
-  return is_compute(kind) || is_send(kind) || is_receive(kind) || kind == OpKind::LoadBatch;
+  return is_compute(kind) || is_send(kind) || is_receive(kind) || is_message_gather(kind) || kind == OpKind::LoadBatch;
 }
 
 void check_stages(const Program& program, Faults& faults) {

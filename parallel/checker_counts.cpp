@@ -19,6 +19,7 @@ class PositionCounts {
   void run(bool training) {
     const auto& ops = program_.positions[static_cast<size_t>(position_)];
     for (int index = 0; index < static_cast<int>(ops.size()); ++index) visit(ops[static_cast<size_t>(index)], index);
+    check_message_gathers();
     for (int chunk = 0; chunk < program_.chunks; ++chunk) {
       for (int mb = 0; mb < program_.num_micro_batches; ++mb) check_micro_batch(chunk, mb, training);
     }
@@ -45,8 +46,24 @@ class PositionCounts {
     return text_of(program_.layers, position_, op);
   }
 
+  // Where messages travel in slices, each received one is made whole once.
+  void check_message_gathers() {
+    const auto& made = [&](OpKind kind) -> const std::map<Key, int>& { return done_[static_cast<size_t>(kind)]; };
+    const bool scattered = std::any_of(program_.positions.begin(), program_.positions.end(), [](const auto& ops) {
+      return std::any_of(ops.begin(), ops.end(), [](const Op& op) { return is_message_gather(op.kind); });
+    });
+    if (!scattered) return;
+    for (const auto& [receive, gather] : {std::pair{OpKind::RecvActivation, OpKind::GatherActivation},
+                                          std::pair{OpKind::RecvGradient, OpKind::GatherGradient}}) {
+      for (const auto& [key, index] : made(receive)) {
+        if (!made(gather).contains(key)) fault_at(index, "receives a slice that is never gathered over tp");
+      }
+    }
+  }
+
   void visit(const Op& op, int index) {
-    if (is_compute(op.kind)) {
+    if (is_receive(op.kind)) done_[static_cast<size_t>(op.kind)].emplace(Key{op.chunk, op.micro_batch}, index);
+    if (is_compute(op.kind) || is_message_gather(op.kind)) {
       const auto [first, fresh] = done_[static_cast<size_t>(op.kind)].emplace(Key{op.chunk, op.micro_batch}, index);
       if (!fresh) fault_at(index, fmt::format("happens twice, first as op {}", first->second));
     }

@@ -102,6 +102,9 @@ int64_t cost_of(const CostTable& table, const CostKey& key) {
       return position().optimizer_ps;
     case OpKind::ReduceGradients:
       return entry(position().reduce_ps, key.bucket);
+    case OpKind::GatherActivation:
+    case OpKind::GatherGradient:
+      return position().message_gather_ps;
     case OpKind::GatherParameters:
       return entry(position().gather_ps, key.bucket);
     case OpKind::SumTied:
@@ -136,7 +139,8 @@ CostTable make_cost_table(const UniformCosts& c, int pipeline, int chunks) {
                                entry(c.tensor_partial_ps, i),
                                entry(c.optimizer_ps, i),
                                {entry(c.reduce_ps, i)},
-                               {entry(c.gather_ps, i)}});
+                               {entry(c.gather_ps, i)},
+                               entry(c.message_gather_ps, i)});
   }
   if (c.latency_ps.size() <= 1 && c.bytes_per_s.size() <= 1) {
     table.links = {{entry(c.latency_ps, 0), entry(c.bytes_per_s, 0)}};

@@ -26,6 +26,7 @@ struct PositionCost {
   int64_t optimizer_ps = 0;
   std::vector<int64_t> reduce_ps;  ///< ReduceGradients of each bucket; one value: of every bucket
   std::vector<int64_t> gather_ps;  ///< GatherParameters, likewise
+  int64_t message_gather_ps = 0;   ///< one GatherActivation or GatherGradient
 };
 
 /// A hop between two pipeline positions: time = latency + bytes / bandwidth; messages do not slow each other.
@@ -75,6 +76,7 @@ int64_t cost_of(const CostTable& table, const CostKey& key);
 struct UniformCosts {
   std::vector<int64_t> forward_ps, backward_input_ps, backward_weight_ps, recompute_ps;  ///< [position], or one value
   std::vector<int64_t> optimizer_ps, reduce_ps, gather_ps, load_ps, tensor_partial_ps;   ///< the same; empty: 0
+  std::vector<int64_t> message_gather_ps = {};                                           ///< the same
   std::vector<int64_t> latency_ps;  ///< hop i <-> i + 1 mod p, or one value for all pairs; empty: 0
   std::vector<double> bytes_per_s;  ///< the same
   int64_t message_bytes = 0, tied_ps = 0, norm_ps = 0;

@@ -16,9 +16,9 @@
 namespace triax::parallel {
 namespace {
 
-constexpr std::array<const char*, 15> kNames{"F",        "I",    "W",           "B",      "R",
-                                             "LOAD",     "OPT",  "REDUCE_GRAD", "GATHER", "SUM_TP",
-                                             "SUM_TIED", "NORM", "P2P",         "BYTES",  "BANDWIDTH"};
+constexpr std::array<const char*, 16> kNames{"F",    "I",           "W",      "B",          "R",      "LOAD",
+                                             "OPT",  "REDUCE_GRAD", "GATHER", "GATHER_MSG", "SUM_TP", "SUM_TIED",
+                                             "NORM", "P2P",         "BYTES",  "BANDWIDTH"};
 using Values = std::map<std::string, std::vector<double>>;
 
 double parse_value(const std::string& word, const std::string& text) {
@@ -106,6 +106,7 @@ TextCosts parse_costs(const std::string& text, int stages, int num_micro_batches
   c.optimizer_ps = list("OPT");
   c.reduce_ps = list("REDUCE_GRAD");
   c.gather_ps = list("GATHER");
+  c.message_gather_ps = list("GATHER_MSG");
   c.tensor_partial_ps = list("SUM_TP");
   c.latency_ps = list("P2P");
   c.tied_ps = std::llround(single("SUM_TIED") * unit);

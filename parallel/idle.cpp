@@ -68,6 +68,7 @@ IdleAccount account_of(std::span<const Op> ops, std::span<const OpTime> times, s
     if (is_forward(kind) && std::erase(gathered, ops[k].chunk) > 0) account.collective(now_ps, std::max(now_ps, start));
     if (is_compute(kind)) account.compute(start, stop);
     if (kind == OpKind::LoadBatch) account.load(start, stop);
+    if (is_message_gather(kind)) account.receive(static_cast<int>(k), start, stop, stop - start);
     if (is_receive(kind)) account.receive(static_cast<int>(k), start, stop, flight_ps.empty() ? 0 : flight_ps[k]);
     if (kind == OpKind::ReduceGradients || kind == OpKind::SumTied || kind == OpKind::SumTensorPartial) {
       account.collective(start, stop);

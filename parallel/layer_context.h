@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "comm/communicator.h"
+#include "comm/ledger.h"
 #include "kernels/device.h"
 #include "parallel/unit_ops.h"
 
@@ -28,7 +29,11 @@ struct LayerContext {
   uint64_t seed = 0;
   const kernels::StepBlock* step = nullptr;  ///< device memory
   UnitObserver* units = nullptr;             ///< told before each unit runs; may be null
+  comm::Ledger* ledger = nullptr;            ///< told which kind of layer communicates; may be null
 
+  void label(const char* kind) const {
+    if (ledger != nullptr) ledger->set_label(kind);
+  }
   int t() const { return tensor->size(); }
   bool sp() const { return sequence_parallel == SequenceParallel::Yes && t() > 1; }
   int64_t tokens() const { return seq_length * micro_batch; }                ///< T

@@ -86,6 +86,12 @@ EffectList MemoryRules::effects(int position, const Op& op) const {
     case OpKind::RecvActivation:
       list.add(Effect::Alloc, StepTensor::Input, op.chunk, mb);
       break;
+    case OpKind::GatherActivation:
+      list.add(Effect::Use, StepTensor::Input, op.chunk, mb);
+      break;
+    case OpKind::GatherGradient:
+      list.add(Effect::Use, StepTensor::OutputGradient, op.chunk, mb);
+      break;
     case OpKind::SendGradient:
       list.add(Effect::Free, StepTensor::InputGradient, op.chunk, mb);
       break;

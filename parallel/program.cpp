@@ -12,8 +12,8 @@ namespace triax::parallel {
 
 const char* name_of(OpKind kind) {
   constexpr std::array<const char*, kNumOpKinds> kNames{
-      "LOAD",   "F",      "B",        "I",           "W",    "SEND_F", "RECV_F", "SEND_B",
-      "RECV_B", "SUM_TP", "SUM_TIED", "REDUCE_GRAD", "NORM", "OPT",    "R",      "GATHER"};
+      "LOAD",   "F",        "B",           "I",    "W",   "SEND_F", "RECV_F", "SEND_B",   "RECV_B",
+      "SUM_TP", "SUM_TIED", "REDUCE_GRAD", "NORM", "OPT", "R",      "GATHER", "GATHER_F", "GATHER_B"};
   return kNames[static_cast<size_t>(kind)];
 }
 

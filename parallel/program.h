@@ -28,10 +28,12 @@ enum class OpKind : uint8_t {
   OptimizerStep,
   Recompute,         ///< R: a chunk's forward again, from its checkpoints, ahead of its backward
   GatherParameters,  ///< weights of a block over dp, after their owners have updated them (ZeRO 1 to 3)
+  GatherActivation,  ///< the slices of a received activation over tp, each sent by one tp rank
+  GatherGradient,    ///< the same of a gradient
 };
-inline constexpr int kNumOpKinds = 16;
+inline constexpr int kNumOpKinds = 18;
 /// "LOAD", "F", "B", "I", "W", "SEND_F", "RECV_F", "SEND_B", "RECV_B", "SUM_TP", "SUM_TIED", "REDUCE_GRAD", "NORM",
-/// "OPT", "R", "GATHER".
+/// "OPT", "R", "GATHER", "GATHER_F", "GATHER_B".
 const char* name_of(OpKind kind);
 
 constexpr bool is_forward(OpKind kind) { return kind == OpKind::Forward; }
@@ -44,6 +46,9 @@ constexpr bool is_compute(OpKind kind) {
   return is_forward(kind) || is_backward_input(kind) || is_backward_weight(kind) || kind == OpKind::Recompute;
 }
 constexpr bool is_send(OpKind kind) { return kind == OpKind::SendActivation || kind == OpKind::SendGradient; }
+constexpr bool is_message_gather(OpKind kind) {
+  return kind == OpKind::GatherActivation || kind == OpKind::GatherGradient;
+}
 constexpr bool is_receive(OpKind kind) { return kind == OpKind::RecvActivation || kind == OpKind::RecvGradient; }
 
 enum class Stream : uint8_t { Compute, Tensor, Data, Pipeline, Host };

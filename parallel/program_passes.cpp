@@ -113,6 +113,18 @@ std::vector<Op> insert_messages(const std::vector<Op>& ops, const LayerMap& laye
   return out;
 }
 
+std::vector<Op> insert_message_gathers(const std::vector<Op>& ops) {
+  std::vector<Op> out;
+  for (const Op& op : ops) {
+    out.push_back(op);
+    if (!is_receive(op.kind)) continue;
+    const OpKind kind = op.kind == OpKind::RecvActivation ? OpKind::GatherActivation : OpKind::GatherGradient;
+    out.push_back(plain(kind, op.chunk, Stream::Tensor));
+    out.back().micro_batch = op.micro_batch;
+  }
+  return out;
+}
+
 std::vector<Op> append_gradient_sums(const std::vector<Op>& ops, int chunks, const GradientSums& sums) {
   std::vector<size_t> last(static_cast<size_t>(chunks), 0);
   for (size_t i = 0; i < ops.size(); ++i) {
@@ -176,6 +188,7 @@ Program make_training_program(const ProgramOptions& options) {
     if (options.recompute == RecomputeOps::Separate) ops = insert_recompute(ops);
     ops = insert_loads(ops);
     ops = insert_messages(ops, layers, i, s.num_micro_batches);
+    if (options.messages == Messages::Scattered) ops = insert_message_gathers(ops);
     ops = append_gradient_sums(ops, s.chunks, sums);
     ops = append_optimizer(std::move(ops));
     if (!options.gathered.empty()) {
@@ -202,7 +215,9 @@ Program make_evaluation_program(const ProgramOptions& options) {
     std::vector<Op> ops = compute_order(s, i);
     std::erase_if(ops, [](const Op& op) { return op.kind != OpKind::Forward; });
     ops = insert_loads(ops);
-    program.positions.push_back(insert_messages(ops, options.layers, i, s.num_micro_batches));
+    ops = insert_messages(ops, options.layers, i, s.num_micro_batches);
+    if (options.messages == Messages::Scattered) ops = insert_message_gathers(ops);
+    program.positions.push_back(std::move(ops));
   }
   program.unit_options = options.unit_options;
   program.units = options.units;

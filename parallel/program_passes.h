@@ -27,6 +27,10 @@ std::vector<Op> insert_recompute(const std::vector<Op>& ops);
 std::vector<Op> insert_messages(const std::vector<Op>& ops, const LayerMap& layers, int position,
                                 int num_micro_batches);
 
+/// After each receive the all-gather over tp that makes the message whole again: each tp rank sends 1/t of it
+/// (Narayanan et al. 2021, arXiv 2104.04473 section 4.1 and figure 18).
+std::vector<Op> insert_message_gathers(const std::vector<Op>& ops);
+
 /// After the last weight gradient of a chunk: its partial sums over tp, then its buckets over dp. Where the tied
 /// embedding is shared between stages, the chunk's sums wait for SumTied, which is placed at the end so that both
 /// partners reach it.

@@ -49,6 +49,9 @@ enum class GatherTime { AtStart, AtEnd };
 /// Whether recomputation is part of the backward op or an op of its own, which can run while its gradient travels.
 enum class RecomputeOps { InsideBackward, Separate };
 
+/// Whole: every tp rank sends the whole activation to its counterpart. Scattered: 1/t of it, and the receivers gather.
+enum class Messages { Whole, Scattered };
+
 /// What the passes need to know beside the schedule, per pipeline position.
 struct ProgramOptions {
   ScheduleOptions schedule;
@@ -60,6 +63,7 @@ struct ProgramOptions {
   RecomputeOps recompute = RecomputeOps::InsideBackward;
   std::vector<std::vector<GatheredBlock>> gathered;  ///< [position]; empty without ZeRO
   GatherTime gather_time = GatherTime::AtStart;
+  Messages messages = Messages::Whole;
   UnitOptions unit_options;
   std::vector<PositionUnits> units;  ///< [position]; empty below ZeRO 2
 };

@@ -174,6 +174,9 @@ class Engine {
     if (is_compute(op.kind)) s.account.compute(s.clock_ps, stop);
     if (op.kind == OpKind::LoadBatch) s.account.load(s.clock_ps, stop);
     if (op.kind == OpKind::SumTensorPartial) s.account.collective(s.clock_ps, stop);
+    if (is_message_gather(op.kind)) {
+      s.account.receive(static_cast<int>(s.next), s.clock_ps, stop, stop - s.clock_ps);
+    }
     record(s, {s.clock_ps, stop});
     s.clock_ps = stop;
     return true;

@@ -38,7 +38,7 @@ Executor::Executor(std::span<const Op> ops, const parallel::LayerMap& layers, in
   }
   for (auto& direction : staged_) {
     for (Message& stage : direction) {
-      stage.buffer = arena.allocate(message.dtype, message.rows * message.cols, MemoryCategory::Communication);
+      stage.buffer = arena.allocate(message.dtype, message.slice(), MemoryCategory::Communication);
     }
   }
   posted_.reserve(2);
@@ -80,6 +80,8 @@ void Executor::execute(const Op& op, StageWork& work) {
     finish_receive(op);
   } else if (is_send(op.kind)) {
     send(op);
+  } else if (is_message_gather(op.kind)) {
+    gather_message(op);
   } else if (op.kind == OpKind::Forward) {
     Buffer output = work.compute(op, std::move(activations_[slot(op)]));
     activations_[slot_after(op, 1)] = std::move(output);
@@ -97,9 +99,9 @@ void Executor::post_receive() {
   if (next_receive_ == receives_.size()) return;
   const Op& op = ops_[receives_[next_receive_++]];
   Message message;
-  message.buffer = arena_->allocate(message_.dtype, message_.rows * message_.cols, MemoryCategory::Communication);
-  message.work = pipeline_->recv(message.buffer.view(message_.dtype, {message_.rows, message_.cols}), peer_of(op),
-                                 static_cast<int>(op.match));
+  message.buffer = arena_->allocate(message_.dtype, message_.slice(), MemoryCategory::Communication);
+  message.work =
+      pipeline_->recv(message.buffer.view(message_.dtype, {message_.slice()}), peer_of(op), static_cast<int>(op.match));
   posted_.push_back(std::move(message));
 }
 
@@ -119,10 +121,20 @@ void Executor::send(const Op& op) {
   Message& stage = staged_[direction][next_staged_[direction]];
   next_staged_[direction] = (next_staged_[direction] + 1) % staged_[direction].size();
   stage.work.wait();
-  const Tensor out = stage.buffer.view(message_.dtype, {message_.rows, message_.cols});
-  device_->copy(data.view(message_.dtype, {message_.rows, message_.cols}), out);
+  const Tensor out = stage.buffer.view(message_.dtype, {message_.slice()});
+  const int64_t begin = message_.scattered_over != nullptr ? message_.scattered_over->rank() * message_.slice() : 0;
+  device_->copy(data.view(message_.dtype, {message_.numel()}).range(begin, begin + message_.slice()), out);
   device_->synchronize();
   stage.work = pipeline_->send(out, peer_of(op), static_cast<int>(op.match));
+}
+
+void Executor::gather_message(const Op& op) {
+  Buffer& target = op.kind == OpKind::GatherActivation ? activations_[slot(op)] : gradients_[slot(op)];
+  Buffer whole = arena_->allocate(message_.dtype, message_.numel(), MemoryCategory::Communication);
+  message_.scattered_over
+      ->all_gather(target.view(message_.dtype, {message_.slice()}), whole.view(message_.dtype, {message_.numel()}))
+      .wait();
+  target = std::move(whole);
 }
 
 int Executor::peer_of(const Op& op) const { return (pipeline_->rank() + op.peer_offset) % pipeline_->size(); }

@@ -27,10 +27,14 @@ class StageWork {
   virtual void update(const parallel::Op& op) = 0;
 };
 
-/// Shape of every message between stages: [rows, cols].
+/// Every message between stages: [rows, cols], whole, or in slices of 1/t that the ranks of `scattered_over` send and
+/// gather (where the program has gathers of messages).
 struct MessageShape {
   DType dtype = DType::Float32;
   int64_t rows = 0, cols = 0;
+  comm::Communicator* scattered_over = nullptr;  ///< tp; null: whole
+  int64_t numel() const { return rows * cols; }
+  int64_t slice() const { return scattered_over != nullptr ? numel() / scattered_over->size() : numel(); }
 };
 
 /// How early receives are posted. OneAhead: when a message has arrived, the receive of the next one is posted at once,
@@ -81,6 +85,7 @@ class Executor {
   void post_receive();
   void finish_receive(const parallel::Op& op);
   void send(const parallel::Op& op);
+  void gather_message(const parallel::Op& op);
   int peer_of(const parallel::Op& op) const;
   size_t slot(const parallel::Op& op) const;
   /// Where the result of a compute op is looked for next: by its send, or by the neighbouring virtual stage (step 1 or

@@ -107,6 +107,9 @@ parallel::ProgramOptions program_options(const io::RunOptions& options) {
     }
     if (shards.shards_gradients()) p.units.push_back(declared.units);
   }
+  const bool scattered =
+      options.parallel.scatter_gather && options.parallel.grid.tensor > 1 && !options.parallel.sequence_parallel;
+  p.messages = scattered ? parallel::Messages::Scattered : parallel::Messages::Whole;
   p.gather_time = options.parallel.overlap_param_gather ? parallel::GatherTime::AtStart : parallel::GatherTime::AtEnd;
   if (!p.units.empty()) p.unit_options = io::unit_options_of(options);
   return p;

@@ -51,7 +51,7 @@ struct StepTotals {
   double data_wait_s = 0;                 ///< of the slowest rank
   double sent_bytes = 0;                  ///< sum
   double live_bytes = 0, peak_bytes = 0;  ///< of the fullest rank
-  Wishes wishes = {};                          ///< largest of each
+  Wishes wishes = {};                     ///< largest of each
 };
 /// bubble_fraction: mean over ranks of idle / span, where span is the forward-backward pass of the slowest rank and
 /// idle is what a rank stood in pipeline receives plus span minus its own end; 0 without a pipeline. Ideal 1F1B: (p-1)

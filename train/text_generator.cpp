@@ -5,8 +5,8 @@
 #include <numeric>
 
 #include "base/philox.h"
-#include "train/checkpoint_pieces.h"
 #include "train/batch_source.h"
+#include "train/checkpoint_pieces.h"
 
 namespace triax::train {
 namespace {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "comm/mpi_session.h"
-#include "io/tokenizer/tokenizer.h"
 #include "io/checkpoint/reader.h"
+#include "io/tokenizer/tokenizer.h"
 #include "train/trainer.h"
 
 namespace triax::train {

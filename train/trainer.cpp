@@ -27,6 +27,7 @@ parallel::LayerContext layer_context(comm::ProcessGrid& grid, kernels::Device& d
   context.device = &device;
   context.arena = &arena;
   context.tensor = &grid.tensor();
+  context.ledger = &grid.ledger();
   context.dtype = io::compute_dtype(options.control.precision);
   context.state_dtype = io::state_dtype(options.control.precision);
   context.sequence_parallel =
@@ -93,7 +94,9 @@ void Trainer::build_programs() {
     const std::vector<std::string> faults = parallel::check(*program);
     if (!faults.empty()) throw ConfigError(fmt::format("the program cannot run:\n  {}", fmt::join(faults, "\n  ")));
   }
-  const MessageShape message{context_.dtype, context_.local_tokens(), options_.model.hidden_size};
+  const bool scattered = options.messages == parallel::Messages::Scattered;
+  const MessageShape message{context_.dtype, context_.local_tokens(), options_.model.hidden_size,
+                             scattered ? &grid_->tensor() : nullptr};
   const ReceiveAhead ahead = options_.parallel.overlap_p2p ? ReceiveAhead::OneAhead : ReceiveAhead::None;
   const auto position = static_cast<size_t>(grid_->coord().pipeline);
   const auto executor = [&](const parallel::Program& program) {

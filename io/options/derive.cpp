@@ -198,6 +198,12 @@ class Deriver {
 
   void sequence_parallel() {
     ParallelOptions& p = options_.parallel;
+    if (p.scatter_gather && (p.grid.tensor == 1 || p.grid.pipeline == 1 || p.sequence_parallel)) {
+      p.scatter_gather = false;
+      parsed_.notes.push_back(
+          "--scatter-gather-tensors-in-pipeline: off; it needs tensor and pipeline ranks, and --sequence-parallel "
+          "already cuts what is sent");
+    }
     if (!p.sequence_parallel || p.grid.tensor > 1) return;
     p.sequence_parallel = false;
     parsed_.notes.push_back("--sequence-parallel has nothing to cut at --tensor-model-parallel-size 1: off");

@@ -189,6 +189,10 @@ std::vector<OptionEntry> parallel_entries() {
            switch_option(
                "overlap-p2p-communication", kGroup, [](auto& o) -> auto& { return o.parallel.overlap_p2p; },
                "send and receive activations while computing"),
+           switch_option(
+               "scatter-gather-tensors-in-pipeline", kGroup, [](auto& o) -> auto& { return o.parallel.scatter_gather; },
+               "each tp rank sends 1/t of an activation to the next stage, which gathers it (off unlike Megatron: it "
+               "pays where stages are joined by slow links)"),
            other_names(integer_option(
                            "ddp-bucket-size", kGroup, {1, kMostCount},
                            [](auto& o) -> auto& { return o.parallel.ddp_bucket_size; },

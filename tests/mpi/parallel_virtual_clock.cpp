@@ -20,6 +20,7 @@ Program rich_program(const ScheduleOptions& schedule) {
   options.tensor_partial = true;
   options.bucket_chunks.assign(static_cast<size_t>(schedule.pipeline), {schedule.chunks - 1, 0});
   options.gathered.assign(static_cast<size_t>(schedule.pipeline), {{0, schedule.chunks - 1}, {1, 0}});
+  options.messages = schedule.pipeline % 2 == 0 ? Messages::Scattered : Messages::Whole;
   options.gather_time = schedule.num_micro_batches % 2 == 0 ? GatherTime::AtStart : GatherTime::AtEnd;
   return make_training_program(options);
 }
@@ -34,6 +35,7 @@ CostTable uneven_table(const Program& program) {
   costs.backward_weight_ps = {700'001};
   costs.reduce_ps = {650'000};
   costs.gather_ps = {450'000};
+  costs.message_gather_ps = {60'000};
   costs.optimizer_ps = {300'000};
   costs.tensor_partial_ps = {20'000};
   costs.load_ps = {5'000};

@@ -237,9 +237,10 @@ TEST(Simulate, BusyAndIdleFillTheMakespanAndDependenciesHold) {
     options.tensor_partial = true;
     options.bucket_chunks.assign(4, {schedule.chunks - 1, 0});
     options.gathered.assign(4, {{0, schedule.chunks - 1}, {1, 0}});
+    options.messages = Messages::Scattered;
     const Program program = make_training_program(options);
     ASSERT_EQ(check(program), std::vector<std::string>()) << program.schedule;
-    UniformCosts costs{{101, 103, 97, 140}, {110}, {90}, {50}, {400}, {77}, {29}, {3}, {5}, {13}, {}, 0, 31, 17};
+    UniformCosts costs{{101, 103, 97, 140}, {110}, {90}, {50}, {400}, {77}, {29}, {3}, {5}, {7}, {13}, {}, 0, 31, 17};
     const CostTable table = make_cost_table(costs, 4, schedule.chunks);
     const Simulation s = simulate(program, table);
     for (const StageTimes& stage : s.stages) {
