@@ -44,8 +44,8 @@ struct ParallelOptions {
   bool overlap_grad_reduce = true;
   bool overlap_param_gather = true;
   bool overlap_p2p = true;
-  bool scatter_gather = false;  ///< --scatter-gather-tensors-in-pipeline
-  int64_t ddp_bucket_size = 0;  ///< parameters; 0: max(40e6, 1e6 * dp)
+  bool scatter_gather = false;         ///< --scatter-gather-tensors-in-pipeline
+  int64_t ddp_bucket_size = 0;         ///< parameters; 0: max(40e6, 1e6 * dp)
   std::string collective_algorithm;    ///< comm/algorithms/choice.h; empty: default for all groups
   bool fixed_reduction_order = false;  ///< sums in rank order, whatever the algorithm
   GradSync grad_sync = GradSync::AllReduce;

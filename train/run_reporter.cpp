@@ -74,6 +74,8 @@ void RunReporter::iteration(const io::IterationRecord& record) {
   metrics_.write(record);
   if (events_) events_->write(record);
   summary_.add(record);
+  ++steps_;
+  step_s_ += record.step_ms * 1e-3;
   if (const std::optional<std::string> text = log_.add(record)) {
     progress_.clear();
     print(*text + "\n");
@@ -98,22 +100,11 @@ void RunReporter::line(const std::string& text) {
   print(text + "\n");
 }
 
-void RunReporter::finish(io::EndReason reason, const comm::Ledger& ledger) {
+void RunReporter::finish(io::EndReason reason, const std::vector<CommunicationRow>& communication) {
   progress_.clear();
   print(summary_.text(reason));
-  print(communication_table(ledger));
+  print(communication_text(communication, steps_, step_s_));
   io::write_text_file(directory_.file("summary.json"), summary_.json(reason));
-}
-
-std::string communication_table(const comm::Ledger& ledger) {
-  std::string text = fmt::format("communication of rank 0\n  {:<15}{:<15}{:>9}{:>14}{:>14}{:>10}{:>11}\n", "group",
-                                 "operation", "calls", "payload MB", "sent MB", "busy s", "exposed s");
-  for (const auto& [key, e] : ledger.snapshot()) {
-    fmt::format_to(std::back_inserter(text), "  {:<15}{:<15}{:>9}{:>14.3f}{:>14.3f}{:>10.3f}{:>11.3f}\n", key.first,
-                   comm::name_of(key.second), e.calls, static_cast<double>(e.payload_bytes) * 1e-6, e.sent_bytes * 1e-6,
-                   e.busy_s, e.exposed_s);
-  }
-  return text;
 }
 
 }  // namespace triax::train

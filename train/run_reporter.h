@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 
-#include "comm/ledger.h"
 #include "io/options/options.h"
 #include "io/report/console.h"
 #include "io/report/metrics_file.h"
@@ -14,6 +13,7 @@
 #include "io/report/summary.h"
 #include "io/report/tensorboard.h"
 #include "model/counts.h"
+#include "train/communication_table.h"
 #include "train/trainer.h"
 
 namespace triax::train {
@@ -40,8 +40,8 @@ class RunReporter {
   void evaluation(const io::EvaluationRecord& record);
   /// A line on stdout of its own.
   void line(const std::string& text);
-  /// Summary on stdout and in summary.json, with a table of what each group of this rank communicated.
-  void finish(io::EndReason reason, const comm::Ledger& ledger);
+  /// Summary on stdout and in summary.json, then a table of what was communicated.
+  void finish(io::EndReason reason, const std::vector<CommunicationRow>& communication);
 
  private:
   io::RunDirectory directory_;
@@ -50,9 +50,8 @@ class RunReporter {
   io::IterationLog log_;
   io::Progress progress_;
   io::RunSummary summary_;
+  int64_t steps_ = 0;
+  double step_s_ = 0;  ///< of all steps
 };
-
-/// "group op calls payload sent busy exposed" per group and operation of one rank, a line each.
-std::string communication_table(const comm::Ledger& ledger);
 
 }  // namespace triax::train

@@ -217,7 +217,7 @@ ExitCode TrainingRun::run() {
   try {
     return options().control.skip_train ? evaluate_only() : train();
   } catch (...) {
-    if (reporter_) reporter_->finish(io::EndReason::Failed, held_->grid.ledger());
+    if (reporter_) reporter_->finish(io::EndReason::Failed, own_communication(held_->grid.ledger()));
     throw;
   }
 }
@@ -381,7 +381,8 @@ ExitCode TrainingRun::finish(io::EndReason reason, ExitCode code) {
         output_timing(held_->trainer, directory_.path, reporter_ ? WritesTiming::Yes : WritesTiming::No);
     if (reporter_) reporter_->line(timing);
   }
-  if (reporter_) reporter_->finish(reason, held_->grid.ledger());
+  const std::vector<CommunicationRow> communication = gather_communication(held_->grid.ledger(), held_->grid.world());
+  if (reporter_) reporter_->finish(reason, communication);
   return code;
 }
 

@@ -78,6 +78,24 @@ TEST(Parity, every_layout_trains_like_one_rank) {
   worst.say(layouts.size());
 }
 
+// Each tp rank sends 1/t of an activation or gradient, and the next stage gathers it.
+TEST(Parity, messages_in_slices_train_like_one_rank) {
+  if (session().size() < 4) GTEST_SKIP() << "needs tp x pp: runs with 4 and 8 ranks";
+  References references;
+  Worst worst;
+  const int dp = session().size() / 4;
+  const std::vector<Layout> layouts{{TinyModel::T0, Head::Tied, 2, 2, 1, dp},
+                                    {TinyModel::T1, Head::Untied, 2, 2, 2, dp}};
+  for (const Layout& layout : layouts) references.make(serial_of(layout));
+  for (const Layout& layout : layouts) {
+    SCOPED_TRACE(layout.text());
+    io::RunOptions options = tiny_options(layout);
+    options.parallel.scatter_gather = true;
+    expect_like_one_rank(serial_of(layout), options, references, worst);
+  }
+  worst.say(layouts.size());
+}
+
 // Deferred weight gradients (I and W apart), the V placement with both ends of the model on one position, tied and not.
 TEST(Parity, zero_bubble_schedules_train_like_one_rank) {
   using parallel::ScheduleKind;

@@ -234,5 +234,47 @@ TEST(ZeroVolume, pipeline_bytes) {
   EXPECT_EQ((volume.at({"pp", Operation::Send})), m * neighbours * message);
 }
 
+/// In slices: each tp rank sends 1/t of every message, and gathers what came.
+TEST(ZeroVolume, pipeline_bytes_in_slices) {
+  if (session().size() < 4) GTEST_SKIP() << "needs tp x pp: runs with 4 and 8 ranks";
+  const int t = 2;
+  const int m = 4;
+  io::RunOptions options = zero_options({TinyModel::T1, Head::Untied, t, 2, 1, session().size() / 4}, 0, m);
+  TinyRun whole(session(), options);
+  const Volume before = step_volume(whole);
+  options.parallel.scatter_gather = true;
+  TinyRun sliced(session(), options);
+  const Volume after = step_volume(sliced);
+  const model::ModelConfig& c = sliced.options().model;
+  const int64_t message = c.seq_length * c.hidden_size * kWidth;
+  EXPECT_EQ((before.at({"pp", Operation::Send})), m * message);
+  EXPECT_EQ((after.at({"pp", Operation::Send})), m * message / t);
+  EXPECT_EQ((after.at({"tp", Operation::AllGather})), m * message);
+  EXPECT_EQ((after.at({"tp", Operation::AllReduce})), (before.at({"tp", Operation::AllReduce})));
+}
+
+/// Every tp call belongs to a kind of layer, and the kinds add up to the axis.
+TEST(ZeroVolume, kinds_of_layers_add_up_to_tp) {
+  const int t = std::min(session().size(), 4);
+  for (const SequenceParallel sp : {SequenceParallel::No, SequenceParallel::Yes}) {
+    TinyRun run(session(), zero_options({TinyModel::T0, Head::Untied, t, 1, 1, session().size() / t, sp}, 0, 2));
+    run.step();
+    std::map<Operation, int64_t> kinds;
+    std::map<std::string, int64_t> of_kind;
+    for (const auto& [key, entry] : run.grid().ledger().labelled()) {
+      kinds[key.second] += entry.payload_bytes;
+      of_kind[key.first] += entry.payload_bytes;
+    }
+    std::map<Operation, int64_t> axis;
+    for (const auto& [key, entry] : run.grid().ledger().snapshot()) {
+      if (key.first == "tp") axis[key.second] += entry.payload_bytes;
+    }
+    EXPECT_EQ(kinds, axis);
+    // Attention and MLP send alike in each layer; under SP the norms' gradients are summed once after the last unit.
+    EXPECT_EQ(of_kind.at("attention"), of_kind.at("mlp"));
+    EXPECT_GT(of_kind.at("head"), 0);
+  }
+}
+
 }  // namespace
 }  // namespace triax::test

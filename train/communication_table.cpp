@@ -1,0 +1,102 @@
+#include "train/communication_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <sstream>
+#include <tuple>
+
+namespace triax::train {
+namespace {
+
+constexpr int kOperations = static_cast<int>(comm::Operation::Barrier) + 1;
+
+/// Rows in the order of the axes, then of the operations; parts of a group behind it.
+int rank_of(const std::string& group) {
+  static const std::vector<std::string> order{"tp",         "kv_replicas",    "pp",    "embedding", "dp", "dp_shard",
+                                              "dp_replica", "model_parallel", "world", "control"};
+  return static_cast<int>(std::find(order.begin(), order.end(), group) - order.begin());
+}
+
+std::string lines_of(const std::map<comm::Ledger::Key, comm::LedgerEntry>& entries, bool labelled) {
+  std::string text;
+  for (const auto& [key, e] : entries) {
+    const std::string name = labelled ? "tp " + key.first : key.first + " -";
+    fmt::format_to(std::back_inserter(text), "{} {} {} {} {} {} {} {}\n", name, static_cast<int>(key.second), e.calls,
+                   e.payload_bytes, e.sent_bytes, e.busy_s, e.exposed_s, e.converted_calls);
+  }
+  return text;
+}
+
+/// The texts of all ranks, one after the other.
+std::string gather_text(std::string mine, comm::Communicator& world) {
+  int64_t longest = static_cast<int64_t>(mine.size());
+  world.all_reduce(Tensor(&longest, DType::Int64, {1}), comm::ReduceOp::Max).wait();
+  mine.resize(static_cast<size_t>(longest), ' ');
+  std::string all(mine.size() * static_cast<size_t>(world.size()), ' ');
+  world
+      .all_gather(Tensor(mine.data(), DType::UInt8, {longest}),
+                  Tensor(all.data(), DType::UInt8, {longest * world.size()}))
+      .wait();
+  return all;
+}
+
+std::string all_lines(const comm::Ledger& ledger) {
+  return lines_of(ledger.snapshot(), false) + lines_of(ledger.labelled(), true);
+}
+
+std::vector<CommunicationRow> rows_of(const std::string& text, double ranks) {
+  std::istringstream in(text);
+  std::map<std::tuple<int, std::string, std::string, int>, CommunicationRow> rows;
+  CommunicationRow one;
+  int op = 0;
+  double converted = 0;
+  while (in >> one.group >> one.kind >> op >> one.calls >> one.payload_bytes >> one.sent_bytes >> one.busy_s >>
+         one.exposed_s >> converted) {
+    if (op < 0 || op >= kOperations) break;
+    if (one.kind == "-") one.kind.clear();
+    CommunicationRow& row = rows[{rank_of(one.group), one.group, one.kind, op}];
+    row.group = one.group;
+    row.kind = one.kind;
+    row.op = static_cast<comm::Operation>(op);
+    row.calls += one.calls / ranks;
+    row.payload_bytes += one.payload_bytes / ranks;
+    row.sent_bytes += one.sent_bytes / ranks;
+    row.busy_s += one.busy_s / ranks;
+    row.exposed_s += one.exposed_s / ranks;
+    row.converted = row.converted || converted > 0;
+  }
+  std::vector<CommunicationRow> list;
+  for (auto& [key, row] : rows) list.push_back(std::move(row));
+  return list;
+}
+
+}  // namespace
+
+std::vector<CommunicationRow> gather_communication(const comm::Ledger& ledger, comm::Communicator& world) {
+  const std::string mine = all_lines(ledger);  // before the gather adds to it
+  return rows_of(gather_text(mine, world), world.size());
+}
+
+std::vector<CommunicationRow> own_communication(const comm::Ledger& ledger) { return rows_of(all_lines(ledger), 1); }
+
+std::string communication_text(const std::vector<CommunicationRow>& rows, int64_t steps, double step_s) {
+  std::string text = fmt::format(
+      "communication per step, mean of all ranks\n  {:<16}{:<15}{:>9}{:>12}{:>11}{:>10}{:>12}{:>11}{:>11}\n", "group",
+      "operation", "calls", "sent MB", "busy ms", "GB/s", "exposed ms", "hidden ms", "of step %");
+  const double n = static_cast<double>(std::max<int64_t>(steps, 1));
+  for (const CommunicationRow& r : rows) {
+    if (r.sent_bytes == 0 && r.exposed_s == 0) continue;
+    const std::string name = r.kind.empty() ? r.group : fmt::format("  {}", r.kind);
+    const double hidden = std::max(0.0, r.busy_s - r.exposed_s);
+    fmt::format_to(std::back_inserter(text),
+                   "  {:<16}{:<15}{:>9.1f}{:>12.4f}{:>11.3f}{:>10.3f}{:>12.3f}{:>11.3f}{:>11.1f}{}\n", name,
+                   comm::name_of(r.op), r.calls / n, r.sent_bytes / n * 1e-6, r.busy_s / n * 1e3,
+                   r.busy_s > 0 ? r.sent_bytes / r.busy_s * 1e-9 : 0.0, r.exposed_s / n * 1e3, hidden / n * 1e3,
+                   step_s > 0 ? 100 * r.exposed_s / step_s : 0.0, r.converted ? "  converted" : "");
+  }
+  return text;
+}
+
+}  // namespace triax::train
