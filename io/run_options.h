@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "comm/compression/options.h"
 #include "comm/process_grid.h"
 #include "model/config.h"
 #include "parallel/layout.h"
@@ -44,6 +45,7 @@ struct ParallelOptions {
   bool overlap_grad_reduce = true;
   bool overlap_param_gather = true;
   bool overlap_p2p = true;
+  comm::CompressionOptions compression;
   bool scatter_gather = false;         ///< --scatter-gather-tensors-in-pipeline
   int64_t ddp_bucket_size = 0;         ///< parameters; 0: max(40e6, 1e6 * dp)
   std::string collective_algorithm;    ///< comm/algorithms/choice.h; empty: default for all groups

@@ -110,7 +110,7 @@ class Compression {
   /// g = beta * m + factor * g.
   virtual void momentum(Tensor m, double beta, double factor, Tensor g) = 0;
   /// w -= lr (m / (1 - beta1^t) / (sqrt(v) * inv_sqrt_correction2 + eps) + wd w); where v is 0, nothing was ever
-  /// learned and w stays, m becomes 0. No-op when step->skip is set.
+  /// learned and w stays. No-op when step->skip is set.
   virtual void frozen_adam(const FrozenAdam& args, const StepBlock* step) = 0;
 };
 

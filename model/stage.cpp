@@ -82,7 +82,7 @@ Chunk::Impl::Impl(const StageOptions& options, int chunk, const parallel::LayerC
   is_first = stage == 0;
   is_last = stage + 1 == options.layers.num_virtual_stages();
   if (is_first) {
-    store.begin_unit("embedding", chunk);
+    store.begin_unit("embedding", chunk, parallel::UnitKind::Embedding);
     embedding_unit = static_cast<int>(store.units().size()) - 1;
     embedding.emplace(model, context, store, "model.embed_tokens.weight");
     // Shared with another stage: its gradient is summed with the copy's.
@@ -96,7 +96,7 @@ Chunk::Impl::Impl(const StageOptions& options, int chunk, const parallel::LayerC
         std::make_unique<TransformerLayer>(model, context, store, rotary, layer, options.recompute.granularity));
   }
   if (is_last) {
-    store.begin_unit("head", chunk);
+    store.begin_unit("head", chunk, parallel::UnitKind::Head);
     head_unit = static_cast<int>(store.units().size()) - 1;
     head.emplace(model, context, store,
                  model.tie_embeddings && is_first ? std::optional<size_t>(embedding->word()) : std::nullopt);

@@ -58,7 +58,9 @@ int64_t Parameter::global_index(int64_t i) const {
   return i / cols * spec.global_shape[1] + spec.begin + i % cols;
 }
 
-void ParameterStore::begin_unit(std::string name, int chunk) { units_.push_back({std::move(name), chunk}); }
+void ParameterStore::begin_unit(std::string name, int chunk, UnitKind kind) {
+  units_.push_back({std::move(name), chunk, kind});
+}
 
 size_t ParameterStore::add(std::vector<Parameter> group) {
   ensure(!units_.empty() && !group.empty(), "ParameterStore::add: no unit begun, or an empty group");

@@ -70,10 +70,14 @@ struct Parameter {
   int64_t global_index(int64_t i) const;
 };
 
+/// What a unit is, for rules that treat the ends of the model otherwise (compression leaves them out).
+enum class UnitKind { Embedding, Layer, Head };
+
 /// What the model runs as one: the embedding, one layer, the head.
 struct ParameterUnit {
   std::string name;
   int chunk = 0;
+  UnitKind kind = UnitKind::Layer;
 };
 
 /// Parameters that lie one directly after the other, used as one matrix: [first, first + count).
@@ -96,7 +100,7 @@ struct HeldRanges {
 class ParameterStore {
  public:
   /// Starts a unit; the following add() calls belong to it.
-  void begin_unit(std::string name, int chunk);
+  void begin_unit(std::string name, int chunk, UnitKind kind = UnitKind::Layer);
   /// Declares tensors that lie one directly after the other (so that q, k, v can be used as one matrix). Returns the
   /// index of the first; indices are stable and consecutive.
   size_t add(std::vector<Parameter> group);

@@ -189,6 +189,11 @@ void GradientSync::start(comm::Work work) {
 
 void GradientSync::reduce(int block) {
   if (skipped_.data || grid_->data().size() == 1) return;
+  if (compression_ != nullptr && compression_->active()) {
+    compression_->start(static_cast<size_t>(block));
+    if (overlap_ == Overlap::No) compression_->finish();
+    return;
+  }
   const parallel::ShardBlock& b = block_at(block);
   const parallel::FlatRange own = plan_.shards.shard_of(b, grid_->shard().rank());
   device_->synchronize();
@@ -205,6 +210,7 @@ void GradientSync::reduce(int block) {
 void GradientSync::finish() {
   for (comm::Work& work : in_flight_) work.wait();
   in_flight_.clear();
+  if (compression_ != nullptr) compression_->finish();
 }
 
 void GradientSync::collect(int block) {

@@ -10,6 +10,7 @@
 #include "comm/process_grid.h"
 #include "kernels/device.h"
 #include "parallel/shard_plan.h"
+#include "train/gradient_compression.h"
 
 namespace triax::train {
 
@@ -54,6 +55,8 @@ class GradientSync {
                Arena& arena, Overlap overlap, const SkippedSync& skipped);
 
   const SyncPlan& plan() const { return plan_; }
+  /// From now on blocks are summed over dp by `compression`, in the steps in which it is active.
+  void compress(GradientCompression* compression) { compression_ = compression; }
   /// Gradients of a new step start from zero.
   void start_step();
   /// All-reduce over tp (and the KV replicas) of the chunk's partial gradients: 2 (t-1)/t of their bytes each.
@@ -92,6 +95,7 @@ class GradientSync {
   Arena* arena_;
   Overlap overlap_;
   SkippedSync skipped_;
+  GradientCompression* compression_ = nullptr;
   Buffer tensor_buffer_, kv_buffer_;
   Tensor tensor_pack_, kv_pack_;
   std::vector<comm::Work> in_flight_;

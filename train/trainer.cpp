@@ -189,6 +189,7 @@ void Trainer::prepare_step() {
   step_->update = progress_.updates + 1;
   step_->learning_rate = learning_rate(schedule_, static_cast<double>(progress_.schedule_samples));
   step_->loss_scale = scaler_.scale();
+  if (compression_) compression_->start_step(step_->step, step_->update);
   sync_->start_step();
   device_->fill(loss_sum_, 0);
   counted_tokens_ = 0;
@@ -259,7 +260,7 @@ void Trainer::update(const Op& op) {
     case OpKind::OptimizerStep:
       if (server_) return hand_to_server();
       weights_fresh_ = !options_.parallel.overlap_param_gather;  // else the next step gathers
-      return optimizer_->step(step_);
+      return codes_momentum() ? one_bit_adam_->step(step_) : optimizer_->step(step_);
     case OpKind::GatherParameters:
       return gather_->refresh(op.bucket);
     default:
@@ -274,7 +275,7 @@ void Trainer::gradient_norm() {
 
 void Trainer::measure_gradient(double tokens) {
   const double factor = mean_factor(context_.tokens(), step_->loss_scale, tokens);
-  grad_norm_ = std::sqrt(norm_->sum_of_squares()) * factor;
+  grad_norm_ = std::sqrt(codes_momentum() ? one_bit_adam_->sum_of_squares() : norm_->sum_of_squares()) * factor;
   if (!std::isfinite(grad_norm_)) {
     if (!scaler_.skips_overflow()) fail_nonfinite(grad_norm_);
     step_->skip = 1;

@@ -15,10 +15,12 @@
 #include "model/stage.h"
 #include "parallel/schedule.h"
 #include "train/executor.h"
+#include "train/gradient_compression.h"
 #include "train/gradient_norm.h"
 #include "train/gradient_sync.h"
 #include "train/loss_scaler.h"
 #include "train/lr_schedule.h"
+#include "train/one_bit_adam.h"
 #include "train/optimizer.h"
 #include "train/parameter_gather.h"
 #include "train/parameter_server.h"
@@ -82,6 +84,8 @@ class Trainer final : private StageWork {
   parallel::ParameterStore& store() { return store_; }
   Optimizer* optimizer() { return optimizer_.get(); }
   const GradientSync& gradient_sync() const { return *sync_; }
+  /// Null without --grad-compression, and where there is one dp rank.
+  const GradientCompression* compression() const { return compression_.get(); }
   const parallel::Program& program() const { return program_; }
   const std::vector<std::unique_ptr<model::Chunk>>& chunks() const { return chunks_; }
   Progress& progress() { return progress_; }
@@ -117,6 +121,7 @@ class Trainer final : private StageWork {
   void update(const parallel::Op& op) override;
   void build_storage();
   void build_programs();
+  void build_compression();
   void start_run(const parallel::Program& program, const std::vector<std::vector<parallel::UnitOp>>& lists);
   size_t index_of(const parallel::Op& op) const;
   void refresh_weights();
@@ -132,6 +137,8 @@ class Trainer final : private StageWork {
   void gradient_norm();
   /// Norm, clipping and overflow of the summed gradient.
   void measure_gradient(double tokens);
+  /// 1-bit Adam after its warm-up.
+  bool codes_momentum() const { return one_bit_adam_ && compression_->active(); }
   double global_tokens();
   ExecutionTimes run_program();
   void prepare_step();
@@ -160,6 +167,8 @@ class Trainer final : private StageWork {
   std::unique_ptr<UnitRunner> units_;  ///< null without ZeRO
   bool weights_fresh_ = true;          ///< what the owners have updated has reached all ranks
   std::unique_ptr<GradientNorm> norm_;
+  std::unique_ptr<GradientCompression> compression_;
+  std::unique_ptr<OneBitAdam> one_bit_adam_;
   LossScaler scaler_;
   LrSchedule schedule_;
   parallel::Program program_, evaluation_program_;

@@ -29,6 +29,23 @@ void Trainer::build_storage() {
       everywhere ? grid_->model_parallel() : grid_->world(), *device_, *arena_);
   optimizer_ = std::make_unique<Optimizer>(options_.optimizer, store_, *device_, *arena_, context_.state_dtype,
                                            std::move(owned));
+  build_compression();
+}
+
+void Trainer::build_compression() {
+  const comm::CompressionOptions& options = options_.parallel.compression;
+  if (options.method == comm::CompressionMethod::None || grid_->data().size() == 1) return;
+  const parallel::ShardPlan& cut = sync_->plan().shards;
+  std::vector<FlatRange> blocks;
+  for (const parallel::ShardBlock& block : cut.blocks) blocks.push_back(block.range);
+  compression_ = std::make_unique<GradientCompression>(
+      options, store_, blocks, grid_->data(), *device_, *arena_,
+      cut.options.stage == 0 ? comm::SumFor::EveryRank : comm::SumFor::PieceOwner, options_.control.seed);
+  sync_->compress(compression_.get());
+  if (options.method == comm::CompressionMethod::OneBitAdam) {
+    one_bit_adam_ = std::make_unique<OneBitAdam>(options_.optimizer, store_, blocks, *optimizer_, *compression_,
+                                                 grid_->data(), grid_->world(), *device_, *arena_);
+  }
 }
 
 void Trainer::initialize() {

@@ -381,6 +381,10 @@ ExitCode TrainingRun::finish(io::EndReason reason, ExitCode code) {
         output_timing(held_->trainer, directory_.path, reporter_ ? WritesTiming::Yes : WritesTiming::No);
     if (reporter_) reporter_->line(timing);
   }
+  if (const GradientCompression* compression = held_->trainer.compression(); compression != nullptr) {
+    const std::string savings = describe_savings(*compression, held_->grid.world());
+    if (reporter_) reporter_->line(savings);
+  }
   const std::vector<CommunicationRow> communication = gather_communication(held_->grid.ledger(), held_->grid.world());
   if (reporter_) reporter_->finish(reason, communication);
   return code;

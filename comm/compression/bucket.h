@@ -20,6 +20,7 @@ struct GradientTensor {
   int64_t cols = 0;
   int64_t global_begin = 0;  ///< global index of the first element
   int64_t global_cols = 0;   ///< row length of the global tensor
+  int64_t global_count = 0;  ///< elements of the global tensor
   bool compressed = true;    ///< false: its sum travels in the gradient's own dtype
 };
 

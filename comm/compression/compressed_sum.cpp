@@ -8,6 +8,10 @@
 namespace triax::comm {
 namespace {
 
+ErrorFeedback feedback_of(const CompressionOptions& options) {
+  return options.feedback() ? ErrorFeedback::Yes : ErrorFeedback::No;
+}
+
 CodedSumOptions coded_options(const CompressionOptions& options, const SumLayout& layout, uint64_t seed) {
   CodedSumOptions coded;
   switch (options.method) {
@@ -26,7 +30,7 @@ CodedSumOptions coded_options(const CompressionOptions& options, const SumLayout
   }
   coded.block_length = options.block();
   coded.levels = static_cast<int>(options.levels);
-  coded.error_feedback = options.feedback();
+  coded.error_feedback = feedback_of(options);
   coded.sum_for = layout.sum_for;
   coded.cut = layout.cut;
   coded.seed = seed;
@@ -55,16 +59,12 @@ std::string_view name_of(CompressionMethod method) {
   return "?";
 }
 
-ErrorFeedback CompressionOptions::feedback() const {
-  return error_feedback.value_or(method != CompressionMethod::Qsgd) ? ErrorFeedback::Yes : ErrorFeedback::No;
-}
-
 std::vector<CompressedBucket> with_exemptions(std::vector<CompressedBucket> buckets,
                                               const CompressionOptions& options) {
   for (CompressedBucket& bucket : buckets) {
     for (GradientTensor& t : bucket.tensors) {
       const bool taken = options.method != CompressionMethod::PowerSgd || (t.rows > 1 && t.cols > 1);
-      t.compressed = t.compressed && taken && t.count >= options.min_elements;
+      t.compressed = t.compressed && taken && t.count > 0 && t.global_count >= options.min_elements;
     }
   }
   return buckets;
@@ -78,9 +78,9 @@ std::unique_ptr<BucketSum> make_bucket_sum(const CompressionContext& context,
       ensure(false, "make_bucket_sum: no method");
       break;
     case CompressionMethod::TopK:
-      return std::make_unique<TopKSum>(context, buckets, options.density, options.feedback());
+      return std::make_unique<TopKSum>(context, buckets, options.density, feedback_of(options));
     case CompressionMethod::PowerSgd:
-      return std::make_unique<PowerSgdSum>(context, buckets, options.rank, options.feedback(), seed);
+      return std::make_unique<PowerSgdSum>(context, buckets, options.rank, feedback_of(options), seed);
     default:
       break;
   }

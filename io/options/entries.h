@@ -172,6 +172,7 @@ inline OptionEntry with_disable(OptionEntry entry) {
 std::vector<OptionEntry> model_entries();
 std::vector<OptionEntry> parallel_entries();
 std::vector<OptionEntry> zero_entries();
+std::vector<OptionEntry> compression_entries();
 std::vector<OptionEntry> batch_entries();
 std::vector<OptionEntry> optimizer_entries();
 std::vector<OptionEntry> precision_entries();

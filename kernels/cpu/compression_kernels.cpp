@@ -285,17 +285,14 @@ TRIAX_ALWAYS void select_any(const C* a, C* clear, int64_t n, int64_t k, int64_t
 }
 
 template <class C>
-TRIAX_ALWAYS void frozen_any(const FrozenAdamArgs& args, C* w, C* m, const C* v, int64_t n) {
+TRIAX_ALWAYS void frozen_any(const FrozenAdamArgs& args, C* w, const C* m, const C* v, int64_t n) {
   const C keep = static_cast<C>(1 - args.learning_rate * args.weight_decay);
   const C step = static_cast<C>(args.learning_rate * args.beta1_correction);
   const C root = static_cast<C>(args.inv_sqrt_correction2);
   const C eps = static_cast<C>(args.eps);
   for (int64_t i = 0; i < n; ++i) {
-    const bool learned = v[i] != 0;
-    const C first = learned ? m[i] : C{0};
-    const C next = w[i] * keep - step * first / (std::sqrt(v[i]) * root + eps);
-    w[i] = learned ? next : w[i];
-    m[i] = first;
+    const C next = w[i] * keep - step * m[i] / (std::sqrt(v[i]) * root + eps);
+    w[i] = v[i] != 0 ? next : w[i];
   }
 }
 
@@ -370,11 +367,11 @@ void blend(bool wide, double beta, const void* x, double factor, void* y, int64_
 }
 
 TRIAX_SIMD_CLONES
-void frozen_adam_run(bool wide, const FrozenAdamArgs& args, void* w, void* m, const void* v, int64_t n) {
+void frozen_adam_run(bool wide, const FrozenAdamArgs& args, void* w, const void* m, const void* v, int64_t n) {
   if (wide) {
-    frozen_any(args, static_cast<double*>(w), static_cast<double*>(m), static_cast<const double*>(v), n);
+    frozen_any(args, static_cast<double*>(w), static_cast<const double*>(m), static_cast<const double*>(v), n);
   } else {
-    frozen_any(args, static_cast<float*>(w), static_cast<float*>(m), static_cast<const float*>(v), n);
+    frozen_any(args, static_cast<float*>(w), static_cast<const float*>(m), static_cast<const float*>(v), n);
   }
 }
 

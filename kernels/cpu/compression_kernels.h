@@ -44,6 +44,6 @@ double dot(bool wide, const void* x, const void* y, int64_t n);
 void add_scaled(bool wide, double factor, const void* x, void* y, int64_t n);
 /// y = beta * x + factor * y.
 void blend(bool wide, double beta, const void* x, double factor, void* y, int64_t n);
-void frozen_adam_run(bool wide, const FrozenAdamArgs& args, void* w, void* m, const void* v, int64_t n);
+void frozen_adam_run(bool wide, const FrozenAdamArgs& args, void* w, const void* m, const void* v, int64_t n);
 
 }  // namespace triax::kernels

@@ -1,0 +1,32 @@
+#include "base/error.h"
+#include "io/options/fault_list.h"
+
+namespace triax::io {
+
+void check_compression(const RunOptions& options, FaultList& faults) {
+  using comm::CompressionMethod;
+  const CompressionMethod method = options.parallel.compression.method;
+  if (method == CompressionMethod::None) return;
+  const std::string name(comm::name_of(method));
+  if (options.parallel.zero_stage > 1) {
+    faults.add("grad-compression", name, "its residuals need whole gradients, which --zero-stage 2 and 3 do not keep",
+               "--zero-stage 0 or 1");
+  }
+  if (options.control.precision == Precision::Fp16) {
+    faults.add("grad-compression", name,
+               "with --fp16 a change of the loss scale or an overflow would spoil what is carried over",
+               "--bf16, or --grad-compression none");
+  }
+  if (method == CompressionMethod::OneBitAdam) {
+    if (options.optimizer.kind != OptimizerKind::Adam) {
+      faults.add("grad-compression", name, "is a form of Adam",
+                 "--optimizer adam, or topk, powersgd, qsgd, int8, bf16");
+    }
+    if (options.parallel.compression.error_feedback == false) {
+      faults.add("grad-compression", name, "does not converge without error feedback",
+                 "--grad-compression-error-feedback");
+    }
+  }
+}
+
+}  // namespace triax::io
