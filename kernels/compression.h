@@ -73,7 +73,7 @@ struct Encode {
   Tensor residual;   ///< may be empty; taken into account and overwritten: a = x + residual; residual = a - sent
   Tensor packed;     ///< uint8
   int levels = 127;  ///< Qsgd: 1 to 127
-  DrawKey draw;
+  DrawKey draw{};
 };
 
 enum class Decode { Store, Add };

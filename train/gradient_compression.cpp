@@ -82,7 +82,7 @@ GradientCompression::GradientCompression(const comm::CompressionOptions& options
 
 void GradientCompression::start_step(int64_t step, int64_t update) {
   step_ = step;
-  active_ = options_.method != comm::CompressionMethod::OneBitAdam || update > options_.warmup_steps;
+  active_ = update > options_.warmup();
   ++steps_;
   dense_bytes_ += dense_bytes_per_step_;
   sent_bytes_ +=

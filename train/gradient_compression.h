@@ -31,7 +31,7 @@ class GradientCompression {
   const comm::CompressionOptions& options() const { return options_; }
   /// `step` counts steps tried, `update` is the 1-based number of the update that this step makes.
   void start_step(int64_t step, int64_t update);
-  /// False while 1-bit Adam warms up: then blocks are to be summed plainly.
+  /// False during the warm-up: then blocks are to be summed plainly.
   bool active() const { return active_; }
   void start(size_t block);
   void finish();

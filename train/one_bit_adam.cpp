@@ -105,7 +105,7 @@ void OneBitAdam::step(const kernels::StepBlock* step) {
   for (const FlatRange& range : coded_) device_->copy(store_->grad(range), momentum_.range(range.begin, range.end));
 
   const bool own_master = store_->weight_dtype() != store_->grad_dtype();
-  const auto frozen_at = static_cast<double>(compression_->options().warmup_steps);
+  const auto frozen_at = static_cast<double>(compression_->options().warmup());
   kernels::FrozenAdam frozen;
   frozen.beta1 = options_.adam_beta1;
   frozen.eps = options_.adam_eps;

@@ -19,9 +19,12 @@ struct CompressionOptions {
   int64_t block_length = 0;            ///< elements with one scale; 0: 256, onebit-adam 2048
   std::optional<bool> error_feedback;  ///< not given: yes but for qsgd, which is unbiased without
   int64_t min_elements = 1024;         ///< tensors of the model with fewer travel as they are
-  int64_t warmup_steps = 100;          ///< onebit-adam: updates with full Adam
+  int64_t warmup_steps = -1;           ///< updates with plain sums before compression; -1: 0, onebit-adam 100
   bool exempt_embedding = true, exempt_head = true;
   bool feedback() const { return error_feedback.value_or(method != CompressionMethod::Qsgd); }
+  int64_t warmup() const {
+    return warmup_steps >= 0 ? warmup_steps : method == CompressionMethod::OneBitAdam ? 100 : 0;
+  }
   int64_t block() const {
     return block_length > 0 ? block_length : method == CompressionMethod::OneBitAdam ? 2048 : 256;
   }

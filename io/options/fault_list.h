@@ -40,7 +40,7 @@ bool check_size(const RunOptions& options, int64_t dp, FaultList& faults);
 /// dp is world / (tp cp pp), 0 when it does not divide.
 void check_layout(const RunOptions& options, int world_size, int64_t dp, FaultList& faults);
 /// Gradient compression.
-void check_compression(const RunOptions& options, FaultList& faults);
+void check_compression(const RunOptions& options, int64_t dp, FaultList& faults);
 void check_batch(const RunOptions& options, int64_t dp, FaultList& faults);
 void check_optimizer(const RunOptions& options, int64_t dp, FaultList& faults);
 void check_run(const RunOptions& options, FaultList& faults);

@@ -81,11 +81,12 @@ std::vector<OptionEntry> compression_entries() {
           "grad-compression-min-elements", kGroup, {0, kMostCount},
           [](auto& o) -> auto& { return o.parallel.compression.min_elements; },
           "tensors of the model with fewer elements are not compressed"),
-      other_names(integer_option(
-                      "grad-compression-warmup-steps", kGroup, {1, kMostCount},
-                      [](auto& o) -> auto& { return o.parallel.compression.warmup_steps; },
-                      "onebit-adam: updates with plain Adam before its second moment is frozen"),
-                  "optimizer.params.freeze_step", ""),
+      other_names(
+          integer_option(
+              "grad-compression-warmup-steps", kGroup, {0, kMostCount},
+              [](auto& o) -> auto& { return o.parallel.compression.warmup_steps; },
+              "updates before the first compressed one; default 0, onebit-adam 100: then its second moment is frozen"),
+          "optimizer.params.freeze_step", ""),
   };
 }
 

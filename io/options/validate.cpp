@@ -50,7 +50,7 @@ std::vector<std::string> faults(const RunOptions& options, int world_size, Purpo
   check_model(options.model, list);
   if (!check_size(options, dp, list)) return list.take();  // the other rules compute with these products
   check_layout(options, world_size, dp, list);
-  check_compression(options, list);
+  check_compression(options, dp, list);
   check_batch(options, dp, list);
   if (purpose == Purpose::Train) {
     check_optimizer(options, dp, list);

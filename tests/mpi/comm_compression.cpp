@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/philox.h"
+#include "comm/compression/coded_gather.h"
 #include "comm/compression/compressed_sum.h"
 #include "comm/compression/power_sgd_sum.h"
 #include "comm/compression/top_k_sum.h"
@@ -311,6 +312,36 @@ TEST(CommCompression, quantised_reduce_scatter_fills_the_own_piece) {
       EXPECT_LT(std::sqrt(error), 0.01 * std::sqrt(size)) << name_of(method);
       EXPECT_GT(error, 0);
     }
+  }
+}
+
+TEST(CommCompression, quantised_all_gather_of_weights) {
+  for (const DType dtype : {DType::Float64, DType::Float32, DType::BFloat16}) {
+    Job job;
+    const int64_t piece = 1000, all = piece * job.ranks();
+    CodedGather gather(job.grid.data(), *job.device, job.arena, kernels::Codec::Int8, 256, dtype, piece);
+    const Buffer buffer = job.arena.allocate(dtype, all, MemoryCategory::Parameters);
+    const Tensor values = buffer.view(dtype, {all});
+    for (int64_t i = 0; i < all; ++i) {
+      job.set(i, i / piece == job.rank() ? normal_at(3, 3, static_cast<uint64_t>(i)) : 77);
+    }
+    job.device->copy(job.gradient.range(0, all), values);
+    const int64_t bytes = gather.message_bytes(piece);
+    EXPECT_EQ(bytes, job.ranks() * (piece + 4 * 4));  // four blocks of at most 256
+    const Buffer packed = job.arena.allocate(DType::UInt8, bytes, MemoryCategory::Communication);
+    const Tensor message = packed.view(DType::UInt8, {bytes});
+    const double before = job.sent();
+    gather.start(values, message).wait();
+    gather.finish(values, message);
+    EXPECT_DOUBLE_EQ(job.sent() - before, (job.ranks() - 1) * (piece + 16.0));
+    job.device->copy(values, job.gradient.range(0, all));
+    for (int64_t i = 0; i < all; ++i) {
+      // Half a step of 127 of the largest, below 4.5, and bf16's rounding.
+      ASSERT_NEAR(job.get(job.gradient, i), normal_at(3, 3, static_cast<uint64_t>(i)),
+                  dtype == DType::BFloat16 ? 0.05 : 0.5 * 4.5 / 127)
+          << i;
+    }
+    job.expect_replicated();
   }
 }
 

@@ -32,15 +32,18 @@ std::vector<Layout> layouts() {
   return {tp, pp, vpp};
 }
 
-io::RunOptions options_of(const Layout& layout, CompressionMethod method) {
+constexpr int kStages[] = {0, 1};
+
+io::RunOptions options_of(const Layout& layout, CompressionMethod method, int zero = 0) {
   io::RunOptions o = tiny_options(layout);
+  o.parallel.zero_stage = zero;
   comm::CompressionOptions& c = o.parallel.compression;
   c.method = method;
   c.density = 0.05;
   c.rank = 2;
   c.block_length = 32;  // divides every row that tp 2 cuts
   c.min_elements = 200;
-  c.warmup_steps = 3;
+  c.warmup_steps = method == CompressionMethod::OneBitAdam ? 3 : 0;
   return o;
 }
 
@@ -49,23 +52,41 @@ bool same_bits(Tensor a, Tensor b) {
 }
 
 TEST(TrainCompression, top_k_of_density_one_is_the_uncompressed_run) {
-  for (const io::Precision precision : {io::Precision::Fp64, io::Precision::Fp32, io::Precision::Bf16}) {
-    for (const Layout& layout : layouts()) {
-      io::RunOptions plain = tiny_options(layout);
-      plain.control.precision = precision;
-      io::RunOptions compressed = plain;
-      comm::CompressionOptions& c = compressed.parallel.compression;
-      c.method = CompressionMethod::TopK;
-      c.density = 1;
-      c.min_elements = 0;
-      c.exempt_embedding = c.exempt_head = false;
-      TinyRun a(session(), plain), b(session(), compressed);
-      for (int step = 0; step < 4; ++step) {
-        const train::StepResult want = a.step(), got = b.step();
-        ASSERT_EQ(got.totals.loss, want.totals.loss) << layout.text() << " step " << step;
-        ASSERT_EQ(got.grad_norm, want.grad_norm);
+  for (const int zero : kStages) {
+    for (const io::Precision precision : {io::Precision::Fp64, io::Precision::Fp32, io::Precision::Bf16}) {
+      for (const Layout& layout : layouts()) {
+        io::RunOptions plain = tiny_options(layout);
+        plain.control.precision = precision;
+        plain.parallel.zero_stage = zero;
+        io::RunOptions compressed = plain;
+        comm::CompressionOptions& c = compressed.parallel.compression;
+        c.method = CompressionMethod::TopK;
+        c.density = 1;
+        c.min_elements = 0;
+        c.exempt_embedding = c.exempt_head = false;
+        TinyRun a(session(), plain), b(session(), compressed);
+        for (int step = 0; step < 4; ++step) {
+          const train::StepResult want = a.step(), got = b.step();
+          ASSERT_EQ(got.totals.loss, want.totals.loss) << layout.text() << " step " << step;
+          ASSERT_EQ(got.grad_norm, want.grad_norm);
+        }
+        a.trainer().gather_weights();
+        b.trainer().gather_weights();
+        EXPECT_TRUE(same_bits(a.trainer().store().flat_weight(), b.trainer().store().flat_weight())) << layout.text();
       }
-      EXPECT_TRUE(same_bits(a.trainer().store().flat_weight(), b.trainer().store().flat_weight())) << layout.text();
+    }
+  }
+}
+
+/// Sharded or not, the same sums of Top-K and PowerSGD, the same momentum of 1-bit Adam.
+TEST(TrainCompression, zero_1_agrees_with_zero_0) {
+  for (const CompressionMethod method :
+       {CompressionMethod::TopK, CompressionMethod::PowerSgd, CompressionMethod::OneBitAdam}) {
+    for (const Layout& layout : layouts()) {
+      TinyRun whole(session(), options_of(layout, method)), sharded(session(), options_of(layout, method, 1));
+      for (int step = 0; step < 8; ++step) {
+        EXPECT_NEAR(sharded.step().totals.loss, whole.step().totals.loss, 1e-10) << name_of(method) << layout.text();
+      }
     }
   }
 }
@@ -105,32 +126,42 @@ double sent_over_dp(comm::ProcessGrid& grid) {
 
 TEST(TrainCompression, the_ledger_counts_what_the_run_reports) {
   for (const Layout& layout : layouts()) {
-    for (const CompressionMethod method : kMethods) {
-      TinyRun run(session(), options_of(layout, method));
-      const double before = sent_over_dp(run.grid());
-      for (int step = 0; step < 5; ++step) run.step();
-      const comm::CompressionTally tally = run.trainer().compression()->tally();
-      EXPECT_NEAR(sent_over_dp(run.grid()) - before, tally.sent_bytes, 1e-6) << name_of(method) << layout.text();
-      EXPECT_LT(tally.sent_bytes, tally.dense_bytes) << name_of(method);
-      EXPECT_DOUBLE_EQ(tally.dense_bytes, 5.0 * 8 * static_cast<double>(run.trainer().store().numel()));
+    for (const int zero : kStages) {
+      for (const CompressionMethod method : kMethods) {
+        TinyRun run(session(), options_of(layout, method, zero));
+        const double before = sent_over_dp(run.grid());
+        for (int step = 0; step < 5; ++step) run.step();
+        const comm::CompressionTally tally = run.trainer().compression()->tally();
+        // Two replicas: an all-reduce sends its bytes once, a reduce-scatter and the gather of weights half of them.
+        const auto bytes = static_cast<double>(run.trainer().store().flat_weight().bytes());
+        const double gathers = zero == 1 ? 5 * bytes / 2 : 0;
+        EXPECT_NEAR(sent_over_dp(run.grid()) - before, tally.sent_bytes + gathers, 1e-6)
+            << name_of(method) << layout.text() << " zero " << zero;
+        EXPECT_DOUBLE_EQ(tally.dense_bytes, 5 * (zero == 1 ? bytes / 2 : bytes));
+        // Under ZeRO 1 exempt tensors and 1-bit Adam's momentum go to every rank.
+        EXPECT_TRUE(zero == 1 || tally.sent_bytes < tally.dense_bytes) << name_of(method);
+      }
     }
   }
 }
 
 TEST(TrainCompression, memory_is_as_forecast_and_residuals_are_optimizer_state) {
   for (const Layout& layout : layouts()) {
-    for (const CompressionMethod method : kMethods) {
-      TinyRun run(session(), options_of(layout, method));
-      run.step();
-      const MemoryLedger forecast = train::forecast_memory(run.options(), run.grid().world_rank()).ledger;
-      EXPECT_EQ(run.arena().ledger().peak, forecast.peak) << name_of(method) << layout.text();
-      EXPECT_EQ(run.arena().ledger().peak_total, forecast.peak_total);
-      int64_t state = 0;
-      for (const comm::StateTensor& s : run.trainer().compression()->state()) state += s.values.bytes();
-      const auto optimizer = static_cast<size_t>(MemoryCategory::Optimizer);
-      const int64_t adam = 2 * 8 * run.trainer().store().numel();
-      EXPECT_NEAR(static_cast<double>(run.arena().ledger().live[optimizer] - adam), static_cast<double>(state), 2 * 64);
-      EXPECT_TRUE(state > 0 || method == CompressionMethod::Qsgd);
+    for (const int zero : kStages) {
+      for (const CompressionMethod method : kMethods) {
+        TinyRun run(session(), options_of(layout, method, zero));
+        for (int step = 0; step < 5; ++step) run.step();
+        const MemoryLedger forecast = train::forecast_memory(run.options(), run.grid().world_rank()).ledger;
+        EXPECT_EQ(run.arena().ledger().peak, forecast.peak) << name_of(method) << layout.text() << " zero " << zero;
+        EXPECT_EQ(run.arena().ledger().peak_total, forecast.peak_total);
+        int64_t state = 2 * 8 * run.trainer().optimizer()->numel();
+        for (const comm::StateTensor& s : run.trainer().compression()->state()) state += s.values.bytes();
+        // All of the momentum, beside the owned part of it.
+        if (zero == 1 && method == CompressionMethod::OneBitAdam) state += 8 * run.trainer().store().numel();
+        const auto optimizer = static_cast<size_t>(MemoryCategory::Optimizer);
+        EXPECT_NEAR(static_cast<double>(run.arena().ledger().live[optimizer]), static_cast<double>(state), 4 * 64);
+        EXPECT_TRUE(method == CompressionMethod::Qsgd || !run.trainer().compression()->state().empty());
+      }
     }
   }
 }
@@ -197,7 +228,12 @@ TEST(TrainCompression, one_bit_adam_of_single_elements_is_adam) {
 /// Tensors with all that a run goes on from.
 std::vector<Tensor> state_of(TinyRun& run, bool residuals) {
   train::Trainer& t = run.trainer();
-  std::vector<Tensor> all{t.store().flat_weight(), t.optimizer()->exp_avg(0), t.optimizer()->exp_avg_sq(0)};
+  t.gather_weights();
+  std::vector<Tensor> all{t.store().flat_weight()};
+  for (size_t i = 0; i < t.optimizer()->owned().size(); ++i) {
+    all.push_back(t.optimizer()->exp_avg(i));
+    all.push_back(t.optimizer()->exp_avg_sq(i));
+  }
   if (!residuals) return all;
   for (const comm::StateTensor& s : t.compression()->state()) all.push_back(s.values.flat());
   return all;
@@ -205,31 +241,33 @@ std::vector<Tensor> state_of(TinyRun& run, bool residuals) {
 
 TEST(TrainCompression, a_run_goes_on_from_its_state) {
   const Layout layout = layouts().front();
-  for (const CompressionMethod method : kMethods) {
-    TinyRun run(session(), options_of(layout, method));
-    for (int step = 0; step < 5; ++step) run.step();
-    const train::Progress progress = run.trainer().progress();
-    std::vector<std::vector<char>> saved;
-    for (const Tensor& t : state_of(run, true)) {
-      saved.emplace_back(static_cast<char*>(t.data()), static_cast<char*>(t.data()) + t.bytes());
-    }
-    const auto batches = run.next_batches();
-    const auto two_steps = [&](TinyRun& r) {
-      r.trainer().train_step({batches, 0, {}});
-      return r.trainer().train_step({batches, 0, {}}).totals.loss;
-    };
-    const double want = two_steps(run);
-    for (const bool residuals : {true, false}) {
-      TinyRun other(session(), options_of(layout, method));
-      const std::vector<Tensor> into = state_of(other, residuals);
-      for (size_t i = 0; i < into.size(); ++i) std::memcpy(into[i].data(), saved[i].data(), saved[i].size());
-      other.trainer().progress() = progress;
-      const double got = two_steps(other);
-      if (residuals) {
-        EXPECT_EQ(got, want) << name_of(method);
-        EXPECT_TRUE(same_bits(other.trainer().store().flat_weight(), run.trainer().store().flat_weight()));
-      } else {
-        EXPECT_EQ(got == want, method == CompressionMethod::Qsgd) << name_of(method);  // it has none
+  for (const int zero : kStages) {
+    for (const CompressionMethod method : kMethods) {
+      TinyRun run(session(), options_of(layout, method, zero));
+      for (int step = 0; step < 5; ++step) run.step();
+      const train::Progress progress = run.trainer().progress();
+      std::vector<std::vector<char>> saved;
+      for (const Tensor& t : state_of(run, true)) {
+        saved.emplace_back(static_cast<char*>(t.data()), static_cast<char*>(t.data()) + t.bytes());
+      }
+      const auto batches = run.next_batches();
+      const auto two_steps = [&](TinyRun& r) {
+        r.trainer().train_step({batches, 0, {}});
+        return r.trainer().train_step({batches, 0, {}}).totals.loss;
+      };
+      const double want = two_steps(run);
+      for (const bool residuals : {true, false}) {
+        TinyRun other(session(), options_of(layout, method, zero));
+        const std::vector<Tensor> into = state_of(other, true);
+        const size_t count = residuals ? into.size() : state_of(other, false).size();
+        for (size_t i = 0; i < count; ++i) std::memcpy(into[i].data(), saved[i].data(), saved[i].size());
+        other.trainer().progress() = progress;
+        const double got = two_steps(other);
+        if (residuals) {
+          EXPECT_EQ(got, want) << name_of(method) << " zero " << zero;
+        } else {
+          EXPECT_EQ(got == want, method == CompressionMethod::Qsgd) << name_of(method);  // it has none
+        }
       }
     }
   }

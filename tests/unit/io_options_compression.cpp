@@ -56,6 +56,8 @@ TEST(CompressionOptions, defaults_depend_on_the_method) {
   EXPECT_FALSE(parsed("--grad-compression qsgd").parallel.compression.feedback());
   EXPECT_EQ(parsed("--grad-compression int8").parallel.compression.block(), 256);
   EXPECT_EQ(parsed("--grad-compression onebit-adam").parallel.compression.block(), 2048);
+  EXPECT_EQ(parsed("--grad-compression int8").parallel.compression.warmup(), 0);
+  EXPECT_EQ(parsed("--grad-compression onebit-adam").parallel.compression.warmup(), 100);
 }
 
 TEST(CompressionOptions, refused_with_a_remedy) {
@@ -68,6 +70,7 @@ TEST(CompressionOptions, refused_with_a_remedy) {
   }
   refuses("--grad-compression zip", "--grad-compression zip: must be one of none|topk|onebit-adam");
   refuses("--grad-compression onebit-adam --optimizer sgd", "is a form of Adam; use --optimizer adam");
+  refuses("--grad-compression onebit-adam --grad-compression-warmup-steps 0", "learns its second moment");
   refuses("--grad-compression onebit-adam --no-grad-compression-error-feedback", "does not converge");
   refuses("--grad-compression-density 0", "--grad-compression-density 0: must be in (0, 1]");
   refuses("--grad-compression-density 1.5", "must be in (0, 1]");
