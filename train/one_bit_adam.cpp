@@ -25,6 +25,7 @@ OneBitAdam::OneBitAdam(const io::OptimizerOptions& options, const parallel::Para
       sum_(sum_buffer_.view(DType::Float64, {1})) {
   if (optimizer.numel() == store.numel()) {
     momentum_ = optimizer.exp_avg(0);
+    plain_share_ = 1.0 / data.size();
   } else {
     const DType dtype = store.grad_dtype();
     momentum_buffer_ = arena.allocate(dtype, store.numel(), MemoryCategory::Optimizer);
@@ -43,9 +44,10 @@ OneBitAdam::OneBitAdam(const io::OptimizerOptions& options, const parallel::Para
     const double decay = p.weight_decay ? options.weight_decay : 0;
     if (coded.size() > 0) coded_.push_back(coded);
     if (coded.size() > 0 && counts) counted_.push_back(coded);
-    if (rest.size() > 0 && counts) counted_plain_.push_back(rest);
     add_updates(coded, decay, coded_updates_);
+    const size_t before = plain_updates_.size();
     add_updates(rest, decay, plain_updates_);
+    for (size_t i = before; counts && i < plain_updates_.size(); ++i) counted_plain_.push_back(plain_updates_[i].range);
   }
 }
 
@@ -69,7 +71,7 @@ double OneBitAdam::sum_of_squares() {
     return *sum_.as<double>();
   };
   const double d = data_->size();
-  const double plain = squares(counted_plain_) / d;
+  const double plain = squares(counted_plain_) * plain_share_;
   *sum_.as<double>() = d * squares(counted_) + plain;
   world_->all_reduce(sum_, comm::ReduceOp::Sum).wait();
   return *sum_.as<double>();

@@ -52,9 +52,11 @@ class OneBitAdam {
   comm::Communicator* data_;
   comm::Communicator* world_;
   kernels::Device* device_;
-  std::vector<parallel::FlatRange> coded_;                    // compressed tensors
-  std::vector<Update> coded_updates_, plain_updates_;         // of what this rank owns
-  std::vector<parallel::FlatRange> counted_, counted_plain_;  // for the norm
+  std::vector<parallel::FlatRange> coded_;             // compressed tensors
+  std::vector<Update> coded_updates_, plain_updates_;  // of what this rank owns
+  std::vector<parallel::FlatRange> counted_;           // compressed, for the norm
+  std::vector<parallel::FlatRange> counted_plain_;     // the rest, whose sums this rank has
+  double plain_share_ = 1;                             // of those sums' squares: 1 / d where all dp ranks have them
   Buffer momentum_buffer_, sum_buffer_;
   Tensor momentum_;  // flat, all of it
   bool gathered_ = true;

@@ -12,6 +12,10 @@
 
 namespace triax::comm {
 
+/// What a rank needs at the end: all of the sum, or its own of n equal pieces of the bucket's flat range (ZeRO 1:
+/// reduce-scatter).
+enum class SumFor { EveryRank, PieceOwner };
+
 /// What all kinds work with. `gradient` is the flat gradient, fp32 or fp64, in host memory of `device`.
 struct CompressionContext {
   Communicator* group = nullptr;
@@ -37,11 +41,12 @@ class BucketSum {
   virtual double kernel_s() const { return 0; }
 };
 
-/// The tensors with compressed = false: one all-reduce of those that are short, packed together, and one of each long
-/// run, in place. Sent: 2 (n-1)/n of their bytes.
+/// The tensors with compressed = false. EveryRank: one all-reduce of those that are short, packed together, and one of
+/// each long run, in place; sent: 2 (n-1)/n of their bytes. PieceOwner: one reduce-scatter of all, packed; half of
+/// that.
 class PlainSum final : public BucketSum {
  public:
-  PlainSum(const CompressionContext& context, const std::vector<CompressedBucket>& buckets);
+  PlainSum(const CompressionContext& context, const std::vector<CompressedBucket>& buckets, SumFor sum_for);
   void start(size_t bucket, uint64_t step) override;
   void finish() override;
   double sent_bytes() const override;
@@ -49,13 +54,19 @@ class PlainSum final : public BucketSum {
  private:
   struct Run {
     int64_t begin = 0, end = 0;
+    int owner = 0;  ///< PieceOwner: whose piece it lies in
   };
   struct Runs {
     std::vector<Run> packed, in_place;
     int64_t packed_elements = 0;
+    std::vector<int64_t> counts;  ///< PieceOwner: packed elements of each rank
   };
-  void copy_packed(bool into_gradient);
+  Runs runs_of(const CompressedBucket& bucket) const;
+  Runs pieces_of(const std::vector<Run>& runs, const CompressedBucket& bucket) const;
+  enum class Copy { IntoPack, IntoGradient };
+  void copy_packed(Copy direction);
   CompressionContext context_;
+  SumFor sum_for_;
   std::vector<Runs> runs_;  ///< [bucket]
   Buffer buffer_;
   Tensor pack_;

@@ -13,8 +13,6 @@
 namespace triax::comm {
 
 enum class ErrorFeedback { No, Yes };
-/// What a rank needs at the end: all of the sum, or its own piece (ZeRO: reduce-scatter).
-enum class SumFor { EveryRank, PieceOwner };
 
 struct CodedSumOptions {
   kernels::Codec codec = kernels::Codec::Int8;

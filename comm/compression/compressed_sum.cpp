@@ -89,7 +89,7 @@ std::unique_ptr<BucketSum> make_bucket_sum(const CompressionContext& context,
 
 CompressedSum::CompressedSum(const CompressionContext& context, std::vector<CompressedBucket> buckets,
                              const CompressionOptions& options, const SumLayout& layout, uint64_t seed)
-    : plain_(context, buckets) {
+    : plain_(context, buckets, layout.sum_for) {
   if (options.method != CompressionMethod::OneBitAdam) {
     coded_ = make_bucket_sum(context, buckets, options, layout, seed);
   }

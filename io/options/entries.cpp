@@ -45,9 +45,9 @@ const char* name_of(OptionGroup group) {
 const std::vector<OptionEntry>& option_table() {
   static const std::vector<OptionEntry> table = [] {
     std::vector<OptionEntry> all;
-    for (auto& part : {model_entries(), parallel_entries(), zero_entries(), compression_entries(), batch_entries(),
-                       optimizer_entries(), precision_entries(), data_entries(), control_entries(), inert_entries(),
-                       refused_entries(), renamed_entries()}) {
+    for (auto& part : {model_entries(), parallel_entries(), compression_entries(), batch_entries(), optimizer_entries(),
+                       precision_entries(), data_entries(), control_entries(), inert_entries(), refused_entries(),
+                       renamed_entries()}) {
       all.insert(all.end(), part.begin(), part.end());
     }
     return all;
