@@ -15,7 +15,7 @@ namespace {
 
 comm::GradientTensor tensor_of(const Parameter& p) {
   comm::GradientTensor t;
-  t.name = p.tied_copy ? p.name + " (tied copy)" : p.name;
+  t.name = p.name;
   t.stream = stream_of(p.name);  // a tied copy draws as the original does
   t.begin = p.offset;
   t.count = p.true_numel();

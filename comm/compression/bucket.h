@@ -31,10 +31,17 @@ struct CompressedBucket {
   std::vector<GradientTensor> tensors;
 };
 
+/// Kinds of state. What this rank did not send; what an owner did not pass on of the sums of its piece; the factor that
+/// the next power iteration starts from, [r, cols].
+inline constexpr const char* kGradResidual = "grad_residual";
+inline constexpr const char* kServerResidual = "server_residual";
+inline constexpr const char* kPowerSgdQ = "powersgd_q";
+
 /// State that must be kept to go on: flat elements [begin, end) of one tensor, whole or a part of it, or a tensor of
 /// its own shape (PowerSGD's factor; begin = end = the tensor's first flat element).
 struct StateTensor {
-  std::string name;         ///< "grad_residual/NAME", "server_residual/NAME", "powersgd_q/NAME"
+  const char* kind = "";    ///< kGradResidual, kServerResidual, kPowerSgdQ
+  std::string tensor;       ///< global name
   bool replicated = false;  ///< the same on all ranks of the group, else of this rank alone
   int64_t begin = 0, end = 0;
   Tensor values;

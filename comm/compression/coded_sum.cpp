@@ -116,11 +116,11 @@ std::vector<StateTensor> CodedSum::state() const {
   const auto add = [&all](const char* kind, const std::vector<Named>& names, Tensor values) {
     if (!values) return;
     for (const Named& n : names) {
-      all.push_back({kind + n.name, false, n.begin, n.begin + n.count, values.range(n.state, n.state + n.count)});
+      all.push_back({kind, n.name, false, n.begin, n.begin + n.count, values.range(n.state, n.state + n.count)});
     }
   };
-  add("grad_residual/", names_, residual_);
-  add("server_residual/", own_names_, sum_residual_);
+  add(kGradResidual, names_, residual_);
+  add(kServerResidual, own_names_, sum_residual_);
   return all;
 }
 

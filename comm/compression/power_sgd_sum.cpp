@@ -117,10 +117,10 @@ std::vector<StateTensor> PowerSgdSum::state() const {
     for (const Item& item : b.items) {
       const GradientTensor& t = item.tensor;
       if (residual_) {
-        all.push_back({"grad_residual/" + t.name, false, t.begin, t.begin + t.count,
+        all.push_back({kGradResidual, t.name, false, t.begin, t.begin + t.count,
                        residual_.range(item.state, item.state + t.count)});
       }
-      all.push_back({"powersgd_q/" + t.name, true, t.begin, t.begin, q(item)});
+      all.push_back({kPowerSgdQ, t.name, true, t.begin, t.begin, q(item)});
     }
   }
   return all;

@@ -106,7 +106,7 @@ std::vector<StateTensor> TopKSum::state() const {
   for (const Bucket& b : buckets_) {
     for (const Item& item : b.items) {
       const GradientTensor& t = item.tensor;
-      all.push_back({"grad_residual/" + t.name, false, t.begin, t.begin + t.count,
+      all.push_back({kGradResidual, t.name, false, t.begin, t.begin + t.count,
                      residual_.range(item.state, item.state + t.count)});
     }
   }

@@ -8,6 +8,7 @@ triax_mpi_test(train_storm 5 6 7 8)
 triax_mpi_test(train_steps 2 4)
 triax_mpi_test(train_checkpoint 2 4 8)
 triax_mpi_test(train_compression 2 4)
+triax_mpi_test(train_compression_checkpoint 2 4)
 triax_mpi_test(train_virtual_clock 2 3 4 8)
 triax_mpi_test(train_data_setup 2 4)
 

@@ -279,8 +279,8 @@ TEST(TrainCompression, state_names_every_compressed_element_once) {
     std::vector<int> seen(static_cast<size_t>(run.trainer().store().numel()));
     int64_t owned = 0;
     for (const comm::StateTensor& s : run.trainer().compression()->state()) {
-      if (s.name.rfind("server_residual/", 0) == 0) owned += s.end - s.begin;
-      if (s.name.rfind("grad_residual/", 0) != 0) continue;
+      if (std::string(s.kind) == comm::kServerResidual) owned += s.end - s.begin;
+      if (std::string(s.kind) != comm::kGradResidual) continue;
       EXPECT_EQ(s.values.numel(), s.end - s.begin);
       for (int64_t i = s.begin; i < s.end; ++i) ++seen[static_cast<size_t>(i)];
     }
