@@ -8,6 +8,7 @@
 #include "comm/phantom.h"
 #include "kernels/null_device.h"
 #include "model/stage.h"
+#include "train/compression_checkpoint.h"
 
 namespace triax::train {
 namespace {
@@ -93,6 +94,11 @@ std::vector<io::Piece> pieces_to_save(Trainer& trainer, comm::ProcessGrid& grid,
       pieces.push_back(piece_of(state.kind, p, part.flat, state.of(optimizer, part)));
     }
   });
+  if (with_optimizer == WithOptimizer::Yes && trainer.compression() != nullptr) {
+    for (io::Piece& piece : compression_pieces(*trainer.compression(), store, grid.coord())) {
+      pieces.push_back(std::move(piece));
+    }
+  }
   return pieces;
 }
 

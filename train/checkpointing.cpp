@@ -12,6 +12,7 @@
 #include "io/checkpoint/verify.h"
 #include "io/report/run_directory.h"
 #include "train/collective_task.h"
+#include "train/compression_checkpoint.h"
 #include "train/save_directory.h"
 #include "train/save_fault.h"
 
@@ -156,6 +157,7 @@ std::string Checkpointing::load_or_initialize() {
   if (!trains) trainer_->weight_source();  // its memory is made outside of what may fail on some ranks
   io::CheckpointHeader header;
   double bytes = 0;
+  int64_t missing = 0;  // of the compression's state
   const Stopwatch watch;
   run_collectively(grid_->world(), TakePart::Yes, [&] {
     if (options_.control.verify_integrity) {
@@ -180,6 +182,10 @@ std::string Checkpointing::load_or_initialize() {
       }
       reader.read(piece);
     }
+    if (with == WithOptimizer::Yes && trainer_->compression() != nullptr) {
+      missing =
+          load_compression(*trainer_->compression(), trainer_->store(), grid_->coord(), grid_->data().size(), reader);
+    }
     bytes = static_cast<double>(reader.bytes_read());
   });
   trainer_->weights_changed();
@@ -201,8 +207,14 @@ std::string Checkpointing::load_or_initialize() {
   const char* what = request.mode == LoadMode::Resume        ? "all state"
                      : request.mode == LoadMode::NoOptimizer ? "weights (moments and learning-rate schedule anew)"
                                                              : "weights (a new run)";
-  return fmt::format("loaded {} of iteration {} from {}: {} in {:.2f} s, written by {}", what, header.weights.iteration,
-                     request.path, gigabytes(bytes), watch.elapsed_s(), header.layout);
+  std::string line =
+      fmt::format("loaded {} of iteration {} from {}: {} in {:.2f} s, written by {}", what, header.weights.iteration,
+                  request.path, gigabytes(bytes), watch.elapsed_s(), header.layout);
+  const double all_missing = sum_over(grid_->world(), static_cast<double>(missing));
+  if (all_missing > 0) {
+    line += fmt::format("; {} tensors of the compression's state are not in it and start from zero", all_missing);
+  }
+  return line;
 }
 
 void Checkpointing::stage(std::vector<io::Piece>& pieces) {
