@@ -18,6 +18,10 @@ void check_compression(const RunOptions& options, int64_t dp, FaultList& faults)
                fmt::format("sums over all {} dp ranks at once, not over shard groups of {}", dp, group),
                fmt::format("--zero-shard-group {}, or --zero-stage 0", dp));
   }
+  if (options.parallel.grad_sync == GradSync::ParameterServer) {
+    faults.add("grad-compression", name, "codes the sums over dp, which a parameter server does not take",
+               "--grad-sync all-reduce, or --grad-compression none");
+  }
   if (options.control.precision == Precision::Fp16) {
     faults.add("grad-compression", name,
                "with --fp16 a change of the loss scale or an overflow would spoil what is carried over",

@@ -68,6 +68,9 @@ TEST(CompressionOptions, refused_with_a_remedy) {
     EXPECT_EQ(fault_of(std::string("--grad-compression ") + method), "");
     refuses(std::string("--fp16 --grad-compression ") + method, "use --bf16, or --grad-compression none");
   }
+  refuses("--grad-compression int8 --grad-sync parameter-server", "use --grad-sync all-reduce");
+  refuses("--grad-compression int8 --zero-stage 2", "use --zero-stage 0 or 1");
+  refuses("--grad-compression int8 --zero-stage 1 --zero-shard-group 2", "use --zero-shard-group 4");
   refuses("--grad-compression zip", "--grad-compression zip: must be one of none|topk|onebit-adam");
   refuses("--grad-compression onebit-adam --optimizer sgd", "is a form of Adam; use --optimizer adam");
   refuses("--grad-compression onebit-adam --grad-compression-warmup-steps 0", "learns its second moment");
