@@ -56,10 +56,19 @@ int print(const ProgramRequest& r, const std::string& text) {
 
 int show(const ProgramRequest& r) {
   using parallel::ShowOps;
-  if (r.format == Format::Json) return print(r, parallel::json_of(r.program));
+  if (r.inside && r.program.units.empty()) {
+    throw ConfigError(
+        "program show --inside: nothing is gathered or reduced inside of ops; it needs all dimensions of a model (or "
+        "--model), --data-parallel-size of at least 2 and --zero-stage 2 or 3");
+  }
+  using parallel::Inside;
+  if (r.format == Format::Json) {
+    return print(r, parallel::json_of(r.program, r.inside ? Inside::Show : Inside::Hide));
+  }
   if (r.format == Format::Csv) {
     throw ConfigError("program show --format csv: must be table or json; 'triax program export' writes CSV");
   }
+  if (r.inside) return print(r, headline(r.program) + "\n" + inside_of(r.program));
   return print(r, headline(r.program) + "\n" + list_of(r.program, r.all_ops ? ShowOps::All : ShowOps::Compute));
 }
 
@@ -96,6 +105,9 @@ int program_command(const std::vector<std::string>& args) {
   ProgramRequest request;
   read_request({args.begin() + 1, args.end()}, request);
   if (request.parsed.help) return fmt::print("{}", help()), 0;
+  if (request.inside && action != "show") {
+    throw ConfigError(fmt::format("program {} --inside: only show lists what happens inside of ops", action));
+  }
   if (request.describe && action != "time") {
     throw ConfigError(fmt::format("program {} --describe: only time has columns and keys", action));
   }

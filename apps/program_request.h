@@ -27,6 +27,7 @@ struct ProgramRequest {
 
   Format format = Format::Table;
   bool all_ops = false;  ///< --ops all
+  bool inside = false;   ///< --inside
   bool describe = false;
   std::string out;          ///< --out FILE, empty: stdout
   std::string svg, chrome;  ///< files to write, empty: none

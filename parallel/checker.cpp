@@ -52,6 +52,24 @@ void check_stages(const Program& program, Faults& faults) {
   }
 }
 
+/// Tables of units that name what is there.
+void check_unit_tables(const Program& program, Faults& faults) {
+  if (program.units.empty()) return;
+  if (static_cast<int>(program.units.size()) != program.pipeline) {
+    faults.push_back(
+        fmt::format("the program has units of {} positions, not {}", program.units.size(), program.pipeline));
+    return;
+  }
+  if (program.unit_options.prefetch < 0 || program.unit_options.reductions_in_flight < 0)
+    faults.push_back("prefetch and reductions in flight of the units must be at least 0");
+  for (size_t i = 0; i < program.units.size(); ++i) {
+    if (static_cast<int>(program.units[i].walks.size()) != program.chunks) {
+      faults.push_back(
+          fmt::format("position {}: walks of {} chunks, not {}", i, program.units[i].walks.size(), program.chunks));
+    }
+  }
+}
+
 }  // namespace
 
 void check_shape(const Program& program, Faults& faults) {
@@ -63,6 +81,7 @@ void check_shape(const Program& program, Faults& faults) {
     return;
   }
   check_stages(program, faults);
+  check_unit_tables(program, faults);
   for (int i = 0; i < program.pipeline; ++i) {
     int index = 0;
     for (const Op& op : program.positions[static_cast<size_t>(i)]) {
@@ -90,6 +109,7 @@ std::vector<std::string> check(const Program& program) {
     const size_t before = faults.size();
     check_messages(program, faults);
     check_collectives(program, faults);
+    check_units(program, faults);
     if (faults.size() == before) check_progress(program, faults);
   }
   if (faults.size() > kMostFaults) {

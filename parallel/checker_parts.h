@@ -15,6 +15,8 @@ void check_counts(const Program& program, Faults& faults);
 void check_lifetimes(const Program& program, Faults& faults);
 void check_messages(const Program& program, Faults& faults);
 void check_collectives(const Program& program, Faults& faults);
+/// Of every position; nothing where no weights or gradients are sharded inside ops.
+void check_units(const Program& program, Faults& faults);
 /// Names the positions that wait for each other. Only meaningful when messages and collectives are matched.
 void check_progress(const Program& program, Faults& faults);
 

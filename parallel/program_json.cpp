@@ -1,6 +1,7 @@
 #include "parallel/program_json.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <array>
 
@@ -59,11 +60,40 @@ std::string op_json(const Program& program, const MemoryRules& rules, const Depe
   return text + "]}";
 }
 
+std::string inside_json(const std::vector<UnitOp>& list) {
+  std::string text;
+  for (const UnitOp& op : list) {
+    text += text.empty() ? "" : ",";
+    if (op.kind == UnitOpKind::Run) {
+      text += fmt::format("{{\"kind\":\"RUN\",\"pass\":\"{}\",\"unit\":{}}}", name_of(op.use.pass), op.use.unit);
+    } else {
+      text += fmt::format("{{\"kind\":\"{}\",\"block\":{}}}", name_of(op.kind), op.block);
+    }
+  }
+  return text;
+}
+
+std::string blocks_json(const Program& program) {
+  std::string text;
+  for (size_t i = 0; i < program.units.size(); ++i) {
+    text += i == 0 ? "[" : ",[";
+    const char* separator = "\n";
+    for (const PositionUnits::Block& block : program.units[i].blocks) {
+      text +=
+          fmt::format("{}{{\"units\":[{}],\"gathered\":{}}}", separator, fmt::join(block.units, ","), block.gathered);
+      separator = ",\n";
+    }
+    text += "]";
+  }
+  return text;
+}
+
 }  // namespace
 
-std::string json_of(const Program& program) {
+std::string json_of(const Program& program, Inside inside) {
   const MemoryRules rules(program);
   const Dependencies dependencies(program);
+  const bool shows_inside = inside == Inside::Show && !program.units.empty();
   std::string text = fmt::format(
       "{{\"schema\":\"triax-program\",\"version\":1,\"program_hash\":\"{:016x}\",\"schedule\":\"{}\",\"pipeline\":{},"
       "\"chunks\":{},\"num_microbatches\":{},\"stages\":[{}],\"positions\":[",
@@ -72,12 +102,15 @@ std::string json_of(const Program& program) {
   for (int i = 0; i < program.pipeline; ++i) {
     text += i == 0 ? "[" : ",[";
     const auto count = static_cast<int>(program.positions[static_cast<size_t>(i)].size());
+    const auto lists = shows_inside ? unit_ops(program, i) : std::vector<std::vector<UnitOp>>();
     for (int k = 0; k < count; ++k) {
-      text += fmt::format("{}{}", k == 0 ? "\n" : ",\n", op_json(program, rules, dependencies, {i, k}));
+      std::string op = op_json(program, rules, dependencies, {i, k});
+      if (shows_inside) op.insert(op.size() - 1, ",\"inside\":[" + inside_json(lists[static_cast<size_t>(k)]) + "]");
+      text += (k == 0 ? "\n" : ",\n") + op;
     }
     text += "]";
   }
-  return text + "]}\n";
+  return text + "]" + (shows_inside ? ",\"blocks\":[" + blocks_json(program) + "]" : "") + "}\n";
 }
 
 }  // namespace triax::parallel

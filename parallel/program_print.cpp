@@ -1,6 +1,9 @@
 #include "parallel/program_print.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <utility>
 
 namespace triax::parallel {
 
@@ -35,6 +38,27 @@ std::string list_of(const Program& program, ShowOps which) {
       text += fmt::format(" {}", text_of(program.layers, i, op));
     }
     text += '\n';
+  }
+  return text;
+}
+
+std::string inside_of(const Program& program) {
+  std::string text;
+  for (int i = 0; i < static_cast<int>(program.units.size()); ++i) {
+    text += fmt::format("Rank {}:\n", i);
+    const std::vector<PositionUnits::Block>& blocks = program.units[static_cast<size_t>(i)].blocks;
+    for (size_t b = 0; b < blocks.size(); ++b) {
+      text += fmt::format("  block {}: units {}, {}\n", b, fmt::join(blocks[b].units, " "),
+                          blocks[b].gathered ? "gathered" : "resident");
+    }
+    const auto lists = unit_ops(program, i);
+    for (size_t k = 0; k < lists.size(); ++k) {
+      const char* separator = ": ";
+      if (lists[k].empty()) continue;
+      text += "  " + text_of(program.layers, i, program.positions[static_cast<size_t>(i)][k]);
+      for (const UnitOp& op : lists[k]) text += std::exchange(separator, ", ") + text_of(op);
+      text += '\n';
+    }
   }
   return text;
 }

@@ -20,4 +20,8 @@ enum class ShowOps { Compute, All };
 /// One line per position: "Rank 0: 0F0 0F1 0B0 ...".
 std::string list_of(const Program& program, ShowOps which);
 
+/// unit_ops() of every position: first its blocks (units, gathered or resident), then one line per op in which
+/// something happens: "  0F0: GATHER block 1, F unit 0, RELEASE block 1".
+std::string inside_of(const Program& program);
+
 }  // namespace triax::parallel

@@ -5,9 +5,10 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <utility>
 
 #include "base/error.h"
-#include "parallel/program.h"
+#include "parallel/unit_walks.h"
 
 namespace triax::parallel {
 
@@ -31,6 +32,37 @@ std::string text_of(const UnitOp& op) {
   return fmt::format("{} block {}", name_of(op.kind), op.block);
 }
 
+const std::vector<UnitUse>& walk_of(const ChunkWalk& walk, OpKind kind) {
+  static const std::vector<UnitUse> kNothing;
+  switch (kind) {
+    case OpKind::Forward:
+      return walk.forward;
+    case OpKind::Backward:
+      return walk.backward;
+    case OpKind::BackwardInput:
+      return walk.backward_input;
+    case OpKind::BackwardWeight:
+      return walk.backward_weight;
+    default:
+      return kNothing;
+  }
+}
+
+bool holds(const PositionUnits::Block& block, int unit) {
+  return std::find(block.units.begin(), block.units.end(), unit) != block.units.end();
+}
+
+bool adds_to(const PositionUnits::Block& block, const UnitUse& use) {
+  if (!holds(block, use.unit) || use.pass == UnitPass::Forward) return false;
+  if (use.pass == UnitPass::Backward) return true;
+  return (use.pass == UnitPass::BackwardInput) == (block.phase == GradientPhase::Input);
+}
+
+bool reads_gradients(OpKind kind) {
+  return kind == OpKind::SumTensorPartial || kind == OpKind::SumTied || kind == OpKind::ReduceGradients ||
+         kind == OpKind::GradientNorm;
+}
+
 namespace {
 
 /// One use in the sequence of the whole step.
@@ -39,29 +71,6 @@ struct Step {
   int micro_batch = 0;
   UnitUse use;
 };
-
-const std::vector<UnitUse>& walk_of(const ChunkWalk& walk, OpKind kind) {
-  switch (kind) {
-    case OpKind::Forward:
-      return walk.forward;
-    case OpKind::Backward:
-      return walk.backward;
-    case OpKind::BackwardInput:
-      return walk.backward_input;
-    default:
-      return walk.backward_weight;
-  }
-}
-
-bool holds(const PositionUnits::Block& block, int unit) {
-  return std::find(block.units.begin(), block.units.end(), unit) != block.units.end();
-}
-
-bool writes(const PositionUnits::Block& block, const UnitUse& use) {
-  if (!holds(block, use.unit) || use.pass == UnitPass::Forward) return false;
-  if (use.pass == UnitPass::Backward) return true;
-  return (use.pass == UnitPass::BackwardInput) == (block.phase == GradientPhase::Input);
-}
 
 /// Weights of a block are there for the uses [first, last].
 struct Stay {
@@ -85,9 +94,7 @@ class Expansion {
   }
 
   std::vector<std::vector<UnitOp>> run() {
-    for (size_t b = 0; b < units_.blocks.size(); ++b) {
-      if (units_.blocks[b].gathered) place_stays(static_cast<int>(b));
-    }
+    place_stays();
     size_t next = 0;
     for (size_t i = 0; i < ops_.size(); ++i) {
       size_t end = next;
@@ -99,8 +106,16 @@ class Expansion {
   }
 
  private:
-  void place_stays(int block) {
-    for (const Stay& stay : stays_of(block)) {
+  /// The all-gathers run one after the other: what is needed first goes first.
+  void place_stays() {
+    std::vector<std::pair<Stay, int>> stays;
+    for (int b = 0; b < static_cast<int>(units_.blocks.size()); ++b) {
+      if (!units_.blocks[static_cast<size_t>(b)].gathered) continue;
+      for (const Stay& stay : stays_of(b)) stays.emplace_back(stay, b);
+    }
+    std::stable_sort(stays.begin(), stays.end(),
+                     [](const auto& a, const auto& b) { return a.first.first < b.first.first; });
+    for (const auto& [stay, block] : stays) {
       const size_t ahead = std::min(stay.first, static_cast<size_t>(options_.prefetch));
       before_[stay.first - ahead].push_back({UnitOpKind::Gather, block, {}});
       after_[stay.last].push_back({UnitOpKind::Release, block, {}});
@@ -140,7 +155,7 @@ class Expansion {
   void run_op(size_t op, size_t begin, size_t end) {
     std::vector<UnitOp>& list = result_[op];
     if (begin == end) {
-      if (sums(ops_[op].kind)) finish_all(list, 0);
+      if (reads_gradients(ops_[op].kind)) finish_all(list, 0);
       return;
     }
     for (size_t k = begin; k < end; ++k) {
@@ -152,11 +167,6 @@ class Expansion {
     }
   }
 
-  static bool sums(OpKind kind) {
-    return kind == OpKind::SumTensorPartial || kind == OpKind::SumTied || kind == OpKind::ReduceGradients ||
-           kind == OpKind::GradientNorm;
-  }
-
   void finish_all(std::vector<UnitOp>& list, size_t but) {
     for (; in_flight_.size() > but; in_flight_.pop_front())
       list.push_back({UnitOpKind::Finish, in_flight_.front(), {}});
@@ -166,8 +176,8 @@ class Expansion {
   void collect(std::vector<UnitOp>& list, size_t k, size_t begin, size_t) {
     for (size_t b = 0; b < units_.blocks.size(); ++b) {
       const PositionUnits::Block& block = units_.blocks[b];
-      if (!writes(block, steps_[k].use)) continue;
-      const auto earlier = [&](const Step& s) { return writes(block, s.use); };
+      if (!adds_to(block, steps_[k].use)) continue;
+      const auto earlier = [&](const Step& s) { return adds_to(block, s.use); };
       if (std::any_of(at(begin), at(k), earlier)) continue;
       finish_all(list, static_cast<size_t>(options_.reductions_in_flight));
       // Its own reduction of the micro-batch before must be through.
@@ -181,8 +191,8 @@ class Expansion {
   void reduce(std::vector<UnitOp>& list, size_t k, size_t end) {
     for (size_t b = 0; b < units_.blocks.size(); ++b) {
       const PositionUnits::Block& block = units_.blocks[b];
-      if (!writes(block, steps_[k].use)) continue;
-      const auto later = [&](const Step& s) { return writes(block, s.use); };
+      if (!adds_to(block, steps_[k].use)) continue;
+      const auto later = [&](const Step& s) { return adds_to(block, s.use); };
       if (std::any_of(at(k + 1), at(end), later)) continue;
       list.push_back({UnitOpKind::Reduce, static_cast<int>(b), {}});
       in_flight_.push_back(static_cast<int>(b));

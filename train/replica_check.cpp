@@ -82,6 +82,17 @@ std::string compare(const std::vector<Item>& items, comm::Communicator& group) {
   return "";
 }
 
+/// The same where both copies of a tied parameter are this rank's: items in pairs.
+std::string compare_pairs(const std::vector<Item>& items) {
+  for (size_t i = 0; i + 1 < items.size(); i += 2) {
+    if (hash_of(*items[i].array, *items[i].parameter) == hash_of(*items[i + 1].array, *items[i + 1].parameter))
+      continue;
+    return fmt::format("--check replicas: {} of {} differs from that of {}, which it is tied to on the same rank",
+                       items[i].array->name, items[i].parameter->name, items[i + 1].parameter->name);
+  }
+  return "";
+}
+
 }  // namespace
 
 void check_replicas(const parallel::ParameterStore& store, const Optimizer* optimizer, const SyncPlan& plan,
@@ -108,6 +119,10 @@ void check_replicas(const parallel::ParameterStore& store, const Optimizer* opti
     }
   }
   std::string fault;
+  if (plan.tied.size() == 2) {  // first and last stage are chunks of this rank; no other rank has a copy
+    fault = compare_pairs(tied);
+    tied.clear();
+  }
   for (const auto& [items, group] :
        {std::pair{&data, &grid.data()}, std::pair{&replica, &grid.replica()}, std::pair{&tensor, &grid.tensor()},
         std::pair{&kv, &grid.kv_replicas()}, std::pair{&tied, &grid.embedding()}}) {
