@@ -42,8 +42,26 @@ std::string gather_text(std::string mine, comm::Communicator& world) {
   return all;
 }
 
-std::string all_lines(const comm::Ledger& ledger) {
-  return lines_of(ledger.snapshot(), false) + lines_of(ledger.labelled(), true);
+std::string all_lines(const StepCommunication& steps) {
+  return lines_of(steps.by_group(), false) + lines_of(steps.by_label(), true);
+}
+
+void add_difference(const StepCommunication::Entries& end, const StepCommunication::Entries& start,
+                    StepCommunication::Entries& sum) {
+  for (const auto& [key, e] : end) {
+    const auto found = start.find(key);
+    const comm::LedgerEntry before = found == start.end() ? comm::LedgerEntry() : found->second;
+    if (e.calls == before.calls && e.exposed_s == before.exposed_s) continue;
+    comm::LedgerEntry& total = sum[key];
+    total.calls += e.calls - before.calls;
+    total.payload_bytes += e.payload_bytes - before.payload_bytes;
+    total.sent_bytes += e.sent_bytes - before.sent_bytes;
+    total.converted_calls += e.converted_calls - before.converted_calls;
+    total.counted.inside += e.counted.inside - before.counted.inside;
+    total.counted.across += e.counted.across - before.counted.across;
+    total.busy_s += e.busy_s - before.busy_s;
+    total.exposed_s += e.exposed_s - before.exposed_s;
+  }
 }
 
 std::vector<CommunicationRow> rows_of(const std::string& text, double ranks) {
@@ -74,12 +92,25 @@ std::vector<CommunicationRow> rows_of(const std::string& text, double ranks) {
 
 }  // namespace
 
-std::vector<CommunicationRow> gather_communication(const comm::Ledger& ledger, comm::Communicator& world) {
-  const std::string mine = all_lines(ledger);  // before the gather adds to it
-  return rows_of(gather_text(mine, world), world.size());
+void StepCommunication::enter(const comm::Ledger& ledger) {
+  if (inside_) return;
+  inside_ = true;
+  group_start_ = ledger.snapshot();
+  label_start_ = ledger.labelled();
 }
 
-std::vector<CommunicationRow> own_communication(const comm::Ledger& ledger) { return rows_of(all_lines(ledger), 1); }
+void StepCommunication::leave(const comm::Ledger& ledger) {
+  if (!inside_) return;
+  inside_ = false;
+  add_difference(ledger.snapshot(), group_start_, by_group_);
+  add_difference(ledger.labelled(), label_start_, by_label_);
+}
+
+std::vector<CommunicationRow> gather_communication(const StepCommunication& steps, comm::Communicator& world) {
+  return rows_of(gather_text(all_lines(steps), world), world.size());
+}
+
+std::vector<CommunicationRow> own_communication(const StepCommunication& steps) { return rows_of(all_lines(steps), 1); }
 
 std::string communication_text(const std::vector<CommunicationRow>& rows, int64_t steps, double step_s) {
   std::string text = fmt::format(

@@ -1,7 +1,8 @@
-// What a run communicated: for every axis calls, bytes, seconds, bus bandwidth, exposed and hidden, and for tp by kind
-// of layer: the measured cost of each form of parallelism.
+// What the training steps of a run communicated: for every axis calls, bytes, seconds, bus bandwidth, exposed and
+// hidden, and for tp by kind of layer: the measured cost of each form of parallelism.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,24 @@
 #include "comm/ledger.h"
 
 namespace triax::train {
+
+/// What this rank's ledger counted in training steps alone, without start-up, evaluation, saving. Takes its pictures of
+/// the ledger only where steps begin after something else, or end: a steady step allocates nothing for it.
+class StepCommunication {
+ public:
+  using Entries = std::map<comm::Ledger::Key, comm::LedgerEntry>;
+  /// A training step starts.
+  void enter(const comm::Ledger& ledger);
+  /// Something else starts; nothing when no step came before it.
+  void leave(const comm::Ledger& ledger);
+  /// Of all steps left behind, by (group, operation) and by (kind of layer, operation).
+  const Entries& by_group() const { return by_group_; }
+  const Entries& by_label() const { return by_label_; }
+
+ private:
+  bool inside_ = false;
+  Entries group_start_, label_start_, by_group_, by_label_;
+};
 
 /// Means over all ranks.
 struct CommunicationRow {
@@ -20,9 +39,9 @@ struct CommunicationRow {
 };
 
 /// Sums over the ranks of `world`, divided by their number; collective (one all-gather of each rank's rows as text).
-std::vector<CommunicationRow> gather_communication(const comm::Ledger& ledger, comm::Communicator& world);
+std::vector<CommunicationRow> gather_communication(const StepCommunication& steps, comm::Communicator& world);
 /// Of this rank alone.
-std::vector<CommunicationRow> own_communication(const comm::Ledger& ledger);
+std::vector<CommunicationRow> own_communication(const StepCommunication& steps);
 
 /// One line per row, per step: sent MB of a rank, busy ms, bus bandwidth (bytes sent / busy), exposed and hidden ms,
 /// and what share of the steps' time was exposed. step_s: of all steps together.

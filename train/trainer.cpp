@@ -148,6 +148,9 @@ size_t Trainer::index_of(const Op& op) const {
 
 StepResult Trainer::train_step(const StepInput& input) {
   ensure(use_ == Use::Train, "Trainer::train_step: made for evaluation");
+  communication_.enter(grid_->ledger());
+  sent_bytes_before_ = grid_->ledger().total_sent_bytes();
+  exposed_before_ = exposed_s();
   mode_ = parallel::Mode::Train;
   batches_ = input.batches;
   prepare_step();
@@ -304,31 +307,39 @@ double Trainer::take_loss_sum() {
   return holds_head() && grid_->coord().tensor == 0 ? *loss_sum_.as<double>() : 0;
 }
 
-RankReport Trainer::report(const StepInput& input, const ExecutionTimes& times) {
-  const comm::Ledger& ledger = grid_->ledger();
+double Trainer::exposed_s() const {
   double exposed = 0;
   for (const char* group :
        {"tp", "pp", "dp", "dp_shard", "dp_replica", "model_parallel", "embedding", "kv_replicas", "world"})
-    exposed += ledger.total_exposed_s(group);
+    exposed += grid_->ledger().total_exposed_s(group);
+  return exposed;
+}
+
+const StepCommunication& Trainer::communication() {
+  communication_.leave(grid_->ledger());
+  return communication_;
+}
+
+RankReport Trainer::report(const StepInput& input, const ExecutionTimes& times) {
+  const comm::Ledger& ledger = grid_->ledger();
   RankReport r;
   r.loss_sum = take_loss_sum();
   r.tokens = counted_tokens_;
   r.receive_wait_s = times.receive_wait_s;
   r.compute_end_s = times.compute_end_s;
-  r.exposed_s = exposed - exposed_before_;
+  r.exposed_s = exposed_s() - exposed_before_;
   r.data_wait_s = input.data_wait_s;
   r.sent_bytes = ledger.total_sent_bytes() - sent_bytes_before_;
   r.live_bytes = static_cast<double>(arena_->ledger().live_total);
   r.peak_bytes = static_cast<double>(arena_->ledger().peak_total);
   if (input.wishes) r.wishes = input.wishes();
-  exposed_before_ = exposed;
-  sent_bytes_before_ += r.sent_bytes;
   return r;
 }
 
 void Trainer::evaluate_step(std::span<const io::MicroBatch> batches) {
   mode_ = parallel::Mode::Evaluate;
   batches_ = batches;
+  communication_.leave(grid_->ledger());
   settle();
   device_->fill(loss_sum_, 0);
   counted_tokens_ = 0;

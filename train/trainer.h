@@ -14,6 +14,7 @@
 #include "kernels/device.h"
 #include "model/stage.h"
 #include "parallel/schedule.h"
+#include "train/communication_table.h"
 #include "train/executor.h"
 #include "train/gradient_compression.h"
 #include "train/gradient_norm.h"
@@ -107,6 +108,8 @@ class Trainer final : private StageWork {
   /// --grad-sync parameter-server: waits until the updates of all steps are in the weights of all ranks; to be called
   /// by all before the weights are read. Else nothing.
   void settle();
+  /// What the training steps so far communicated, of this rank; what comes now is outside of them.
+  const StepCommunication& communication();
   /// Of this rank, with a parameter server; else null.
   const StalenessReport* staleness() const { return server_ ? &server_->staleness() : nullptr; }
   /// One line about all ranks, after settling; collective over world. Empty without a parameter server.
@@ -141,6 +144,7 @@ class Trainer final : private StageWork {
   bool codes_momentum() const { return one_bit_adam_ && compression_->active(); }
   double global_tokens();
   ExecutionTimes run_program();
+  double exposed_s() const;  ///< of all groups, so far
   void prepare_step();
   double take_loss_sum();
   RankReport report(const StepInput& input, const ExecutionTimes& times);
@@ -188,7 +192,8 @@ class Trainer final : private StageWork {
   std::vector<parallel::MicroBatch> views_;
   double counted_tokens_ = 0;  ///< of this rank's share, this step
   double grad_norm_ = 0;
-  double sent_bytes_before_ = 0, exposed_before_ = 0;
+  StepCommunication communication_;
+  double sent_bytes_before_ = 0, exposed_before_ = 0;  ///< when the step began
   double evaluation_loss_ = 0, evaluation_tokens_ = 0;
   std::unique_ptr<ParameterServer> server_;  ///< last: settles when it goes, with all else in place
 };

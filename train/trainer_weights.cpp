@@ -97,6 +97,7 @@ void Trainer::refresh_weights() {
 }
 
 void Trainer::gather_weights() {
+  communication_.leave(grid_->ledger());
   refresh_weights();
   gather_->gather_all();
 }

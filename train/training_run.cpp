@@ -217,7 +217,7 @@ ExitCode TrainingRun::run() {
   try {
     return options().control.skip_train ? evaluate_only() : train();
   } catch (...) {
-    if (reporter_) reporter_->finish(io::EndReason::Failed, own_communication(held_->grid.ledger()));
+    if (reporter_) reporter_->finish(io::EndReason::Failed, own_communication(held_->trainer.communication()));
     throw;
   }
 }
@@ -363,6 +363,7 @@ void TrainingRun::evaluate(const char* split, BatchSource& source) {
 }
 
 void TrainingRun::save(const char* why) {
+  held_->trainer.communication();  // what follows is no step's
   held_->trainer.settle();
   const std::string text = checkpoints_->save(state_, why);
   if (text.empty()) return;
@@ -372,6 +373,7 @@ void TrainingRun::save(const char* why) {
 }
 
 ExitCode TrainingRun::finish(io::EndReason reason, ExitCode code) {
+  const StepCommunication& steps = held_->trainer.communication();
   say(checkpoints_->finish());
   held_->grid.world().barrier();
   const std::string staleness = held_->trainer.staleness_text();
@@ -385,7 +387,7 @@ ExitCode TrainingRun::finish(io::EndReason reason, ExitCode code) {
     const std::string savings = describe_savings(*compression, held_->grid.world());
     if (reporter_) reporter_->line(savings);
   }
-  const std::vector<CommunicationRow> communication = gather_communication(held_->grid.ledger(), held_->grid.world());
+  const std::vector<CommunicationRow> communication = gather_communication(steps, held_->grid.world());
   if (reporter_) reporter_->finish(reason, communication);
   return code;
 }
