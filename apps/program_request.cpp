@@ -151,8 +151,15 @@ void set_replicas(ProgramRequest& r, const LayoutWords& words, int64_t model_ran
 }
 
 void set_micro_batches(const io::BatchOptions& batch, int replicas, LayoutWords& words) {
-  if (words.num_micro_batches > 0 || batch.global_batch_size <= 0 || batch.micro_batch_size <= 0) return;
+  if (batch.global_batch_size <= 0 || batch.micro_batch_size <= 0) return;
   const int64_t per_pass = batch.micro_batch_size * replicas;
+  if (words.num_micro_batches > 0) {
+    if (words.num_micro_batches * per_pass == batch.global_batch_size) return;
+    throw ConfigError(
+        fmt::format("--num-microbatches {}: x micro-batch {} x {} replicas is not --global-batch-size {}; give one of "
+                    "the two",
+                    words.num_micro_batches, batch.micro_batch_size, replicas, batch.global_batch_size));
+  }
   if (batch.global_batch_size % per_pass != 0) {
     throw ConfigError(fmt::format(
         "--global-batch-size {}: must be a multiple of micro-batch size x replicas = {}; "
@@ -179,21 +186,17 @@ std::optional<parallel::ProgramOptions> trainer_options(const ProgramRequest& r)
   io::RunOptions o = r.parsed.options;
   const model::ModelConfig& m = o.model;
   if (m.num_layers == 0 || m.hidden_size == 0 || m.num_attention_heads == 0 || m.vocab_size == 0) return std::nullopt;
-  const int64_t t = o.parallel.grid.tensor;
-  const int64_t k = m.num_query_groups;
-  if (m.num_attention_heads % t != 0 || m.ffn_hidden_size % t != 0 || (k % t != 0 && t % k != 0)) {
-    throw ConfigError(
-        fmt::format("--tensor-model-parallel-size {}: must divide {} heads and --ffn-hidden-size {}, and "
-                    "divide or be a multiple of {} KV heads",
-                    t, m.num_attention_heads, m.ffn_hidden_size, k));
-  }
   o.parallel.grid.pipeline = r.schedule.pipeline;
   o.parallel.grid.data = static_cast<int>(r.replicas);
   o.parallel.chunks = r.schedule.chunks;
   o.parallel.schedule = r.schedule.kind;
   o.parallel.schedule_file = r.words.schedule.substr(std::min<size_t>(4, r.words.schedule.size()));
-  if (o.parallel.ddp_bucket_size == 0) o.parallel.ddp_bucket_size = io::default_bucket_size(r.replicas);
-  o.batch.num_micro_batches = r.schedule.num_micro_batches;
+  // No op depends on these two; one token of each tensor rank is enough for every rule.
+  if (o.batch.micro_batch_size == 0) o.batch.micro_batch_size = 1;
+  if (o.model.seq_length == 0) o.model.seq_length = o.parallel.grid.tensor;
+  if (o.model.max_position_embeddings == 0) o.model.max_position_embeddings = o.model.seq_length;
+  o.batch.global_batch_size = o.batch.micro_batch_size * r.replicas * r.schedule.num_micro_batches;
+  io::resolve(o, o.parallel.grid.world(), io::Purpose::Plan);  // what train refuses is refused
   return train::program_options(o);
 }
 

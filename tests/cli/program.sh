@@ -47,6 +47,17 @@ expect 2 '3 values for 4 pipeline stages' program time "${p4m8[@]}" --cost F=1,2
 expect 2 '--world-size 6: must be tp x pp x d = 4 x' program time "${p4m8[@]}" --world-size 6
 expect 0 'closed_form' program time --describe
 
+# Under ZeRO: what train refuses is refused, and what happens inside of ops is shown.
+tiny=(--num-layers 2 --hidden-size 32 --num-attention-heads 4 --vocab-size 101 --data-parallel-size 4 --num-microbatches 2)
+expect 2 '--zero-shard-group 3: must divide the 4 dp ranks' program hash "${tiny[@]}" --zero-stage 3 --zero-shard-group 3
+expect 2 'has nothing to shard at --zero-stage 0' program check "${tiny[@]}" --zero-shard-group 2
+expect 2 'is not --global-batch-size 7' program check "${tiny[@]}" --micro-batch-size 1 --global-batch-size 7
+expect 0 'ok: 1f1b' program check "${tiny[@]}" --zero-stage 3 --zero-param-persistence-threshold 0
+expect 0 '  0F0: GATHER block 3, GATHER block 2, F unit 0, RELEASE block 3, ' program show --inside "${tiny[@]}" --zero-stage 3 --zero-param-persistence-threshold 0
+expect 0 '{"kind":"GATHER","block":3}' program show --inside "${tiny[@]}" --zero-stage 3 --zero-param-persistence-threshold 0 --format json
+expect 2 'only show lists what happens inside of ops' program check --inside "${tiny[@]}" --zero-stage 3
+expect 2 'nothing is gathered or reduced inside of ops' program show --inside "${tiny[@]}" --zero-stage 1
+
 unit=(--cost F=1,I=1,W=1)
 json_is makespan 33.0 "${p4m8[@]}" --pipeline-schedule 1f1b "${unit[@]}"
 json_is makespan 41.0 "${p4m8[@]}" --pipeline-schedule 1f1b --cost F=1,I=1,W=1,P2P=0.5
