@@ -131,25 +131,21 @@ std::vector<Op> append_gradient_sums(const std::vector<Op>& ops, int chunks, con
     if (is_backward_weight(ops[i].kind)) last[static_cast<size_t>(ops[i].chunk)] = i;
   }
   std::vector<Op> out;
-  std::vector<Op> tied_partials, tied_buckets;
-  const auto sums_of_chunk = [&](int chunk, std::vector<Op>& partials, std::vector<Op>& buckets) {
-    if (sums.tensor_partial) partials.push_back(plain(OpKind::SumTensorPartial, chunk, Stream::Tensor));
-    for (size_t b = 0; b < sums.bucket_chunk.size(); ++b) {
-      if (sums.bucket_chunk[b] == chunk)
-        buckets.push_back(plain(OpKind::ReduceGradients, chunk, Stream::Data, static_cast<int>(b)));
-    }
-  };
   for (size_t i = 0; i < ops.size(); ++i) {
     out.push_back(ops[i]);
     const int chunk = ops[i].chunk;
     if (!is_backward_weight(ops[i].kind) || last[static_cast<size_t>(chunk)] != i) continue;
-    // A tied sum in the middle of the pass could wait for a partner that waits for our messages: it goes last.
-    const bool at_end = sums.tied && (chunk == sums.tied_chunk || chunk == sums.second_tied_chunk);
-    sums_of_chunk(chunk, at_end ? tied_partials : out, at_end ? tied_buckets : out);
+    for (size_t b = 0; b < sums.bucket_chunk.size(); ++b) {
+      if (sums.bucket_chunk[b] != chunk) continue;
+      out.push_back(plain(OpKind::ReduceGradients, chunk, Stream::Data, static_cast<int>(b)));
+    }
   }
-  out.insert(out.end(), tied_partials.begin(), tied_partials.end());
+  // Sums commute: those over tp and over the copies of the embedding take what is left to this rank by the ones over
+  // dp. A tied sum in the middle of the pass could wait for a partner that waits for our messages.
+  for (int chunk = 0; sums.tensor_partial && chunk < chunks; ++chunk) {
+    out.push_back(plain(OpKind::SumTensorPartial, chunk, Stream::Tensor));
+  }
   if (sums.tied) out.push_back(plain(OpKind::SumTied, sums.tied_chunk, Stream::Pipeline));
-  out.insert(out.end(), tied_buckets.begin(), tied_buckets.end());
   return out;
 }
 
@@ -182,7 +178,6 @@ Program make_training_program(const ProgramOptions& options) {
     const bool holds_last = layers.position_of(last) == i;
     sums.tied = options.tied_embedding && last > 0 && (layers.position_of(0) == i || holds_last);
     sums.tied_chunk = layers.chunk_of(holds_last ? last : 0);
-    if (layers.position_of(0) == layers.position_of(last)) sums.second_tied_chunk = layers.chunk_of(0);
     if (!options.bucket_chunks.empty()) sums.bucket_chunk = options.bucket_chunks[static_cast<size_t>(i)];
     std::vector<Op> ops = compute_order(s, i);
     if (options.recompute == RecomputeOps::Separate) ops = insert_recompute(ops);

@@ -31,15 +31,13 @@ std::vector<Op> insert_messages(const std::vector<Op>& ops, const LayerMap& laye
 /// (Narayanan et al. 2021, arXiv 2104.04473 section 4.1 and figure 18).
 std::vector<Op> insert_message_gathers(const std::vector<Op>& ops);
 
-/// After the last weight gradient of a chunk: its partial sums over tp, then its buckets over dp. Where the tied
-/// embedding is shared between stages, the chunk's sums wait for SumTied, which is placed at the end so that both
-/// partners reach it.
+/// After the last weight gradient of a chunk the reductions of its blocks over dp; at the end, when all of these are
+/// through, the partial sums over tp and the sum over the copies of a tied embedding.
 struct GradientSums {
   bool tensor_partial = false;
   bool tied = false;              ///< this position takes part in the tied sum
-  int tied_chunk = 0;             ///< chunk whose buckets hold the tied embedding
-  int second_tied_chunk = -1;     ///< the other copy, where first and last virtual stage are on one position
-  std::vector<int> bucket_chunk;  ///< chunk of each bucket, in bucket order
+  int tied_chunk = 0;             ///< chunk that holds the tied embedding
+  std::vector<int> bucket_chunk;  ///< chunk of each block, in block order
 };
 std::vector<Op> append_gradient_sums(const std::vector<Op>& ops, int chunks, const GradientSums& sums);
 

@@ -37,8 +37,8 @@ std::vector<Bucket> bucket_units(const ParameterStore& store, const ShardOptions
 using Kind = std::tuple<bool, GradientPhase, bool>;
 
 Kind kind_of(const ParameterStore& store, const ParameterGroup& group, const ShardOptions& options) {
-  if (!options.shards_gradients()) return {false, GradientPhase::Weight, false};
   const Parameter& p = store.at(group.first);
+  if (!options.shards_gradients()) return {options.stage > 0 && p.tied, GradientPhase::Weight, false};
   const GradientPhase phase = options.backward == BackwardPasses::Split ? p.phase : GradientPhase::Weight;
   int64_t numel = 0;
   for (size_t i = group.first; i < group.first + group.count; ++i) numel += store.at(i).numel;

@@ -56,8 +56,9 @@ struct ShardPlan {
 };
 
 /// Cuts and places. Stages 0 to 2: buckets of whole units of one chunk, of at least bucket_size elements. Stage 3: each
-/// unit by itself, its small groups apart from the gathered ones. Stages 2 and 3: what a split backward completes in
-/// different passes, and a word embedding shared with another stage, are blocks of their own.
+/// unit by itself, its small groups apart from the gathered ones. From stage 1 on a word embedding shared with another
+/// stage is a block of its own (both stages cut it alike), in stages 2 and 3 also what a split backward completes in
+/// different passes.
 ShardPlan make_shard_plan(ParameterStore& store, const ShardOptions& options);
 
 }  // namespace triax::parallel

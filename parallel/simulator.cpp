@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "base/error.h"
 
@@ -161,19 +162,13 @@ class Engine {
 
   bool local(int number, const Op& op, std::vector<int>& ready) {
     LaneState& s = lanes_[static_cast<size_t>(number)];
-    if (op.kind == OpKind::SumTied) {
-      Meeting& meeting = tied_[static_cast<size_t>(s.lane.replica)][static_cast<size_t>(s.tied)];
-      if (!meet(number, meeting, s.clock_ps, op, ready)) return false;
-      ++s.tied;
-      return true;
-    }
+    if (op.kind == OpKind::SumTied || op.kind == OpKind::SumTensorPartial) return sum(number, op, ready);
     if (op.kind == OpKind::GradientNorm) return norm(number, op, ready);
     if (op.kind == OpKind::ReduceGradients || op.kind == OpKind::GatherParameters) return reduce(number, op, ready);
     if (is_forward(op.kind) && !await_gathers(number, op)) return false;
     const int64_t stop = s.clock_ps + model_.duration_ps(s.lane, op, static_cast<int>(s.next));
     if (is_compute(op.kind)) s.account.compute(s.clock_ps, stop);
     if (op.kind == OpKind::LoadBatch) s.account.load(s.clock_ps, stop);
-    if (op.kind == OpKind::SumTensorPartial) s.account.collective(s.clock_ps, stop);
     if (is_message_gather(op.kind)) {
       s.account.receive(static_cast<int>(s.next), s.clock_ps, stop, stop - s.clock_ps);
     }
@@ -244,17 +239,41 @@ class Engine {
     return true;
   }
 
+  // When the lane goes on that waits for all its reductions so far; nothing while one is not over.
+  std::optional<int64_t> after_reductions(int number) {
+    LaneState& s = lanes_[static_cast<size_t>(number)];
+    if (s.reductions == 0) return s.clock_ps;
+    Meeting& last = reductions_[static_cast<size_t>(s.lane.position)][static_cast<size_t>(s.reductions - 1)];
+    if (!last.over()) {
+      last.waiting.push_back(number);
+      return std::nullopt;
+    }
+    return std::max(s.clock_ps, last.time.stop_ps);
+  }
+
+  // Sums of what the reductions over dp have left.
+  bool sum(int number, const Op& op, std::vector<int>& ready) {
+    LaneState& s = lanes_[static_cast<size_t>(number)];
+    const std::optional<int64_t> start = after_reductions(number);
+    if (!start) return false;
+    if (op.kind == OpKind::SumTied) {
+      Meeting& meeting = tied_[static_cast<size_t>(s.lane.replica)][static_cast<size_t>(s.tied)];
+      if (!meet(number, meeting, *start, op, ready)) return false;
+      ++s.tied;
+      return true;
+    }
+    const int64_t stop = *start + model_.duration_ps(s.lane, op, static_cast<int>(s.next));
+    s.account.collective(s.clock_ps, stop);
+    record(s, {*start, stop});
+    s.clock_ps = stop;
+    return true;
+  }
+
   bool norm(int number, const Op& op, std::vector<int>& ready) {
     LaneState& s = lanes_[static_cast<size_t>(number)];
-    int64_t ready_ps = s.clock_ps;
-    if (s.reductions > 0) {
-      Meeting& last = reductions_[static_cast<size_t>(s.lane.position)][static_cast<size_t>(s.reductions - 1)];
-      if (!last.over()) {
-        last.waiting.push_back(number);
-        return false;
-      }
-      ready_ps = std::max(ready_ps, last.time.stop_ps);
-    }
+    const std::optional<int64_t> start = after_reductions(number);
+    if (!start) return false;
+    const int64_t ready_ps = *start;
     auto& meetings = norms_[static_cast<size_t>(s.lane.replica)];
     if (!meet(number, meetings[static_cast<size_t>(s.norms)], ready_ps, op, ready)) return false;
     ++s.norms;

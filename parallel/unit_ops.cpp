@@ -89,6 +89,10 @@ class Expansion {
       const ChunkWalk& walk = units_.walks[static_cast<size_t>(ops_[i].chunk)];
       for (const UnitUse& use : walk_of(walk, ops_[i].kind)) steps_.push_back({i, ops_[i].micro_batch, use});
     }
+    last_backward_.assign(units_.walks.size(), ops_.size());
+    for (size_t i = 0; i < ops_.size(); ++i) {
+      if (is_backward_weight(ops_[i].kind)) last_backward_[static_cast<size_t>(ops_[i].chunk)] = i;
+    }
     before_.resize(steps_.size());
     after_.resize(steps_.size());
   }
@@ -163,7 +167,11 @@ class Expansion {
       if (options_.shards_gradients) collect(list, k, begin, end);
       list.push_back({UnitOpKind::Run, -1, steps_[k].use});
       list.insert(list.end(), after_[k].begin(), after_[k].end());
-      if (options_.shards_gradients) reduce(list, k, end);
+      if (options_.shards_gradients) {
+        reduce(list, k, end);
+      } else if (op == last_backward_[static_cast<size_t>(ops_[op].chunk)] && options_.reductions_in_flight > 0) {
+        reduce_complete(list, k, end);
+      }
     }
   }
 
@@ -199,6 +207,15 @@ class Expansion {
       if (options_.reductions_in_flight == 0) finish_all(list, 0);
     }
   }
+  /// Stages 0 and 1: a block is complete when the last backward of the chunk has run all its units.
+  void reduce_complete(std::vector<UnitOp>& list, size_t k, size_t end) {
+    for (size_t b = 0; b < units_.blocks.size(); ++b) {
+      const PositionUnits::Block& block = units_.blocks[b];
+      if (!holds(block, steps_[k].use.unit) || steps_[k].use.pass == UnitPass::Forward) continue;
+      const auto later = [&](const Step& s) { return holds(block, s.use.unit) && s.use.pass != UnitPass::Forward; };
+      if (std::none_of(at(k + 1), at(end), later)) list.push_back({UnitOpKind::Reduce, static_cast<int>(b), {}});
+    }
+  }
   std::vector<Step>::const_iterator at(size_t k) const { return steps_.begin() + static_cast<std::ptrdiff_t>(k); }
 
   const UnitOptions& options_;
@@ -207,6 +224,7 @@ class Expansion {
   std::vector<Step> steps_;
   std::vector<std::vector<UnitOp>> before_, after_;  // gathers and releases around each step
   std::deque<int> in_flight_;
+  std::vector<size_t> last_backward_;  // [chunk]: index of the op
   std::vector<std::vector<UnitOp>> result_;
 };
 

@@ -1,5 +1,5 @@
-// What happens inside the forward and backward ops of a program under ZeRO 2 and 3: which units run, when weights are
-// gathered and released, when gradients are collected and reduced. Expanded on demand from the program alone.
+// What happens inside the forward and backward ops of a program with data parallelism: which units run, when weights
+// are gathered and released, when gradients are collected and reduced. Expanded on demand from the program alone.
 #pragma once
 
 #include <array>
@@ -63,8 +63,9 @@ struct PositionUnits {
 struct UnitOptions {
   int prefetch = 1;  ///< units ahead of which weights are gathered; 0: just before the unit
   KeepGathered keep = KeepGathered::Forward;
-  int reductions_in_flight = 1;  ///< gradient blocks that are reduced while the next one is collected; 0: none
-  bool shards_gradients = true;  ///< stage 2 and 3
+  int reductions_in_flight = 1;  ///< gradient blocks that are reduced while the backward goes on; 0: none
+  bool shards_gradients = true;  ///< stage 2 and 3: blocks are collected and reduced in every micro-batch; else only
+                                 ///< reduced, in the last backward of their chunk, as soon as they are complete
   bool operator==(const UnitOptions&) const = default;
 };
 
@@ -72,7 +73,7 @@ enum class UnitOpKind : uint8_t {
   Gather,   ///< starts the all-gather of a block's weights
   Release,  ///< frees them
   Collect,  ///< a zeroed bucket for a block's gradients
-  Reduce,   ///< starts its reduce-scatter
+  Reduce,   ///< starts its reduction
   Finish,   ///< waits for it, adds to the owned gradients, frees the bucket
   Run,      ///< the unit itself; waits for its weights first
 };

@@ -51,6 +51,7 @@ void VirtualClock::advance(int index) {
   } else if (o.kind == OpKind::GradientNorm) {
     norm(index);
   } else {
+    if (o.kind == OpKind::SumTied || o.kind == OpKind::SumTensorPartial) now_ps_ = std::max(now_ps_, data_end_ps_);
     if (is_forward(o.kind)) now_ps_ = std::max(now_ps_, gathered_ps_[static_cast<size_t>(o.chunk)]);
     const int64_t start = o.kind == OpKind::SumTied ? largest_with_tied_partner(now_ps_) : now_ps_;
     time = {start, start + duration_ps(index)};

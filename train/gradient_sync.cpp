@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 #include <sstream>
+#include <utility>
 
 #include "base/error.h"
 
@@ -89,7 +90,8 @@ GradientSync::GradientSync(SyncPlan plan, parallel::ParameterStore& store, comm:
       device_(&device),
       arena_(&arena),
       overlap_(overlap),
-      skipped_(skipped) {
+      skipped_(skipped),
+      owned_(plan_.shards.owned(grid.shard().rank(), grid.replica().rank())) {
   if (skipped_.data && plan_.shards.options.stage > 0) {
     throw ConfigError("--inject skip-sync:dp needs --zero-stage 0: sharded, no two ranks hold the same gradient");
   }
@@ -104,14 +106,15 @@ GradientSync::GradientSync(SyncPlan plan, parallel::ParameterStore& store, comm:
   tensor_pack_ = pack(tensor_buffer_, tensor);
   kv_pack_ = pack(kv_buffer_, kv);
   in_flight_.reserve(2 * plan_.shards.blocks.size());
+  started_.assign(plan_.shards.blocks.size(), 0);
   buckets_.resize(plan_.shards.options.shards_gradients() ? plan_.shards.blocks.size() : 0);
   for (Bucket& bucket : buckets_) bucket.work.reserve(2);
 }
 
 std::vector<Tensor> GradientSync::parts_of(size_t parameter) const {
   std::vector<Tensor> parts;
-  for (const parallel::FlatRange& held : store_->held().gradients) {
-    const parallel::FlatRange part = parallel::intersection(store_->at(parameter).range(), held);
+  for (const FlatRange& owned : owned_) {
+    const FlatRange part = parallel::intersection(store_->at(parameter).range(), owned);
     if (part.size() > 0) parts.push_back(store_->grad(part));
   }
   return parts;
@@ -131,6 +134,7 @@ int64_t GradientSync::longest(const std::vector<size_t> SyncPlan::ChunkPlan::*li
 
 void GradientSync::start_step() {
   for (Bucket& bucket : buckets_) bucket.first = true;
+  std::fill(started_.begin(), started_.end(), char{0});
   device_->fill(store_->held_grads(), 0);
 }
 
@@ -158,11 +162,13 @@ void GradientSync::sum_packed(const std::vector<size_t>& indices, comm::Communic
 void GradientSync::sum_tensor_partial(int chunk) {
   const SyncPlan::ChunkPlan& plan = plan_.chunks[static_cast<size_t>(chunk)];
   if (skipped_.tensor) return;
+  finish();
   sum_packed(plan.tensor, grid_->tensor(), tensor_pack_);
   sum_packed(plan.kv_replicas, grid_->kv_replicas(), kv_pack_);
 }
 
 void GradientSync::sum_tied() {
+  finish();
   if (!skipped_.tied && plan_.tied.size() == 2) {  // both copies are chunks of this position
     const std::vector<Tensor> first = parts_of(plan_.tied[0]);
     const std::vector<Tensor> second = parts_of(plan_.tied[1]);
@@ -189,6 +195,7 @@ void GradientSync::start(comm::Work work) {
 
 void GradientSync::reduce(int block) {
   if (skipped_.data || grid_->data().size() == 1) return;
+  if (std::exchange(started_[static_cast<size_t>(block)], char{1}) != 0) return;
   if (compression_ != nullptr && compression_->active()) {
     compression_->start(static_cast<size_t>(block));
     if (overlap_ == Overlap::No) compression_->finish();

@@ -40,6 +40,8 @@ SyncPlan make_sync_plan(parallel::ParameterStore& store, int chunks, const paral
 /// One line per tensor: name, shape, how it is cut, its sums, its block.
 std::string describe(const SyncPlan& plan, const parallel::ParameterStore& store);
 
+using parallel::FlatRange;
+
 enum class Overlap { No, Yes };
 
 /// Executes the plan, psi = elements of a block in the gradient's dtype, g ranks in shard(), R in replica().
@@ -63,11 +65,14 @@ class GradientSync {
   void sum_tensor_partial(int chunk);
   /// All-reduce over the first and last stage of the word embedding's gradient, what this rank has of it.
   void sum_tied();
-  /// Stages 0 and 1, and the sum over replicas of 2 and 3: starts (Overlap::No: and ends) the reduction of one block.
+  /// Stages 0 and 1, and the sum over replicas of 2 and 3: starts (Overlap::No: and ends) the reduction of one block;
+  /// nothing where the backward pass has started it already.
   void reduce(int block);
   /// Waits for every reduce().
   void finish();
 
+  /// Stages 2 and 3.
+  bool collects() const { return plan_.shards.options.shards_gradients(); }
   /// Stages 2 and 3: the gradients of the block's parameters live in a zeroed bucket from now on.
   void collect(int block);
   /// Starts the reduction of that bucket; the parameters have no gradients any more.
@@ -81,7 +86,7 @@ class GradientSync {
     std::vector<comm::Work> work;
     bool first = true;  ///< of this step
   };
-  /// What this rank holds of a parameter's gradient between ops.
+  /// What this rank owns of a parameter's gradient.
   std::vector<Tensor> parts_of(size_t parameter) const;
   void sum_packed(const std::vector<size_t>& indices, comm::Communicator& group, Tensor pack);
   int64_t longest(const std::vector<size_t> SyncPlan::ChunkPlan::*list) const;
@@ -100,6 +105,8 @@ class GradientSync {
   Tensor tensor_pack_, kv_pack_;
   std::vector<comm::Work> in_flight_;
   std::vector<Bucket> buckets_;  ///< [block], stages 2 and 3
+  std::vector<char> started_;    ///< [block]: reduce() of this step
+  std::vector<FlatRange> owned_;
 };
 
 }  // namespace triax::train

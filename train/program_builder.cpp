@@ -105,7 +105,7 @@ parallel::ProgramOptions program_options(const io::RunOptions& options) {
     for (const int block : refreshed_blocks(declared.plan.shards)) {
       p.gathered.back().push_back({block, blocks[static_cast<size_t>(block)].chunk});
     }
-    if (shards.shards_gradients()) p.units.push_back(declared.units);
+    if (options.parallel.grid.data > 1) p.units.push_back(declared.units);
   }
   const bool scattered =
       options.parallel.scatter_gather && options.parallel.grid.tensor > 1 && !options.parallel.sequence_parallel;

@@ -69,7 +69,7 @@ Trainer::Trainer(comm::ProcessGrid& grid, kernels::Device& device, Arena& arena,
       exchange_(grid.world(), arena) {
   const model::StageOptions stage{options.model, io::layer_map_of(options), options.parallel.recompute,
                                   grid.coord().pipeline};
-  if (io::shard_options_of(options).stage > 0) {
+  if (options.parallel.grid.data > 1) {
     units_ = std::make_unique<UnitRunner>();
     context_.units = units_.get();
   }

@@ -168,7 +168,7 @@ class Trainer final : private StageWork {
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<GradientSync> sync_;
   std::unique_ptr<ParameterGather> gather_;
-  std::unique_ptr<UnitRunner> units_;  ///< null without ZeRO
+  std::unique_ptr<UnitRunner> units_;  ///< null at dp 1
   bool weights_fresh_ = true;          ///< what the owners have updated has reached all ranks
   std::unique_ptr<GradientNorm> norm_;
   std::unique_ptr<GradientCompression> compression_;

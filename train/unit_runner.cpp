@@ -47,7 +47,7 @@ void UnitRunner::execute(const UnitOp& op) {
     case UnitOpKind::Collect:
       return sync_->collect(op.block);
     case UnitOpKind::Reduce:
-      return sync_->start_reduction(op.block);
+      return sync_->collects() ? sync_->start_reduction(op.block) : sync_->reduce(op.block);
     case UnitOpKind::Finish:
       return sync_->finish_reduction(op.block);
     case UnitOpKind::Run:
