@@ -33,6 +33,8 @@ class GradientCompression {
   void start_step(int64_t step, int64_t update);
   /// False during the warm-up: then blocks are to be summed plainly.
   bool active() const { return active_; }
+  /// The gradients of this step stay local; what is summed is the momentum (1-bit Adam after its warm-up).
+  bool leaves_gradients() const { return active_ && momentum_sum_ != nullptr; }
   void start(size_t block);
   void finish();
 

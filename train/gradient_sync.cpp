@@ -111,13 +111,18 @@ GradientSync::GradientSync(SyncPlan plan, parallel::ParameterStore& store, comm:
   for (Bucket& bucket : buckets_) bucket.work.reserve(2);
 }
 
-std::vector<Tensor> GradientSync::parts_of(size_t parameter) const {
+std::vector<Tensor> GradientSync::parts_of(size_t parameter, const std::vector<FlatRange>& ranges) const {
   std::vector<Tensor> parts;
-  for (const FlatRange& owned : owned_) {
-    const FlatRange part = parallel::intersection(store_->at(parameter).range(), owned);
+  for (const FlatRange& range : ranges) {
+    const FlatRange part = parallel::intersection(store_->at(parameter).range(), range);
     if (part.size() > 0) parts.push_back(store_->grad(part));
   }
   return parts;
+}
+
+const std::vector<FlatRange>& GradientSync::summed_ranges() const {
+  const bool local = compression_ != nullptr && compression_->leaves_gradients();
+  return local ? store_->held().gradients : owned_;
 }
 
 int64_t GradientSync::longest(const std::vector<size_t> SyncPlan::ChunkPlan::*list) const {
@@ -125,7 +130,7 @@ int64_t GradientSync::longest(const std::vector<size_t> SyncPlan::ChunkPlan::*li
   for (const SyncPlan::ChunkPlan& chunk : plan_.chunks) {
     int64_t numel = 0;
     for (const size_t i : chunk.*list) {
-      for (const Tensor& part : parts_of(i)) numel += part.numel();
+      for (const Tensor& part : parts_of(i, store_->held().gradients)) numel += part.numel();
     }
     most = std::max(most, numel);
   }
@@ -142,7 +147,7 @@ void GradientSync::sum_packed(const std::vector<size_t>& indices, comm::Communic
   if (indices.empty() || group.size() == 1 || !pack) return;
   int64_t used = 0;
   for (const size_t i : indices) {
-    for (const Tensor& part : parts_of(i)) {
+    for (const Tensor& part : parts_of(i, summed_ranges())) {
       device_->copy(part, pack.range(used, used + part.numel()));
       used += part.numel();
     }
@@ -152,7 +157,7 @@ void GradientSync::sum_packed(const std::vector<size_t>& indices, comm::Communic
   group.all_reduce(pack.range(0, used), comm::ReduceOp::Sum).wait();
   used = 0;
   for (const size_t i : indices) {
-    for (const Tensor& part : parts_of(i)) {
+    for (const Tensor& part : parts_of(i, summed_ranges())) {
       device_->copy(pack.range(used, used + part.numel()), part);
       used += part.numel();
     }
@@ -170,8 +175,8 @@ void GradientSync::sum_tensor_partial(int chunk) {
 void GradientSync::sum_tied() {
   finish();
   if (!skipped_.tied && plan_.tied.size() == 2) {  // both copies are chunks of this position
-    const std::vector<Tensor> first = parts_of(plan_.tied[0]);
-    const std::vector<Tensor> second = parts_of(plan_.tied[1]);
+    const std::vector<Tensor> first = parts_of(plan_.tied[0], summed_ranges());
+    const std::vector<Tensor> second = parts_of(plan_.tied[1], summed_ranges());
     for (size_t i = 0; i < first.size(); ++i) {
       device_->add(first[i], second[i]);
       device_->copy(second[i], first[i]);
@@ -181,7 +186,8 @@ void GradientSync::sum_tied() {
   if (skipped_.tied || grid_->embedding().size() == 1) return;
   device_->synchronize();
   for (const size_t i : plan_.tied) {
-    for (const Tensor& part : parts_of(i)) grid_->embedding().all_reduce(part, comm::ReduceOp::Sum).wait();
+    for (const Tensor& part : parts_of(i, summed_ranges()))
+      grid_->embedding().all_reduce(part, comm::ReduceOp::Sum).wait();
   }
 }
 

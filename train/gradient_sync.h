@@ -59,6 +59,8 @@ class GradientSync {
   const SyncPlan& plan() const { return plan_; }
   /// From now on blocks are summed over dp by `compression`, in the steps in which it is active.
   void compress(GradientCompression* compression) { compression_ = compression; }
+  /// From now on nothing is summed over dp here: whole gradients go to a parameter server.
+  void leave_data_to_server() { skipped_.data = true; }
   /// Gradients of a new step start from zero.
   void start_step();
   /// All-reduce over tp (and the KV replicas) of the chunk's partial gradients: 2 (t-1)/t of their bytes each.
@@ -86,8 +88,10 @@ class GradientSync {
     std::vector<comm::Work> work;
     bool first = true;  ///< of this step
   };
-  /// What this rank owns of a parameter's gradient.
-  std::vector<Tensor> parts_of(size_t parameter) const;
+  /// The parts of a parameter's gradient that lie within `ranges`.
+  std::vector<Tensor> parts_of(size_t parameter, const std::vector<FlatRange>& ranges) const;
+  /// What the sums over tp and tied copies take: what this rank owns, or all of it while gradients stay local.
+  const std::vector<FlatRange>& summed_ranges() const;
   void sum_packed(const std::vector<size_t>& indices, comm::Communicator& group, Tensor pack);
   int64_t longest(const std::vector<size_t> SyncPlan::ChunkPlan::*list) const;
   void start(comm::Work work);

@@ -251,8 +251,10 @@ void Trainer::update(const Op& op) {
       return;
     }
     case OpKind::SumTensorPartial:
+      if (server_) return;  // of every update, when it is taken
       return sync_->sum_tensor_partial(op.chunk);
     case OpKind::SumTied:
+      if (server_) return;
       return sync_->sum_tied();
     case OpKind::ReduceGradients:
       if (server_) return;  // the whole gradient goes at once, after the backward pass

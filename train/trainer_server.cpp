@@ -10,6 +10,7 @@ namespace triax::train {
 void Trainer::build_server() {
   const io::ParallelOptions& parallel = options_.parallel;
   if (use_ != Use::Train || parallel.grad_sync != io::GradSync::ParameterServer || grid_->data().size() == 1) return;
+  sync_->leave_data_to_server();
   handed_.resize(static_cast<size_t>(parallel.max_staleness + 1));
   server_ = std::make_unique<ParameterServer>(grid_->data(), grid_->model_parallel(), *device_, *arena_,
                                               store_.held_grads(), store_.held_weights(), parallel.max_staleness,
@@ -28,6 +29,9 @@ void Trainer::apply_update(int64_t update) {
   const kernels::StepBlock running = *step_;
   *step_ = handed.step;
   device_->synchronize();
+  // As without a server: over dp first, then over tp and the copies of the embedding.
+  for (size_t chunk = 0; chunk < chunks_.size(); ++chunk) sync_->sum_tensor_partial(static_cast<int>(chunk));
+  if (!sync_->plan().tied.empty()) sync_->sum_tied();
   measure_gradient(handed.tokens);
   optimizer_->step(step_);
   device_->synchronize();
