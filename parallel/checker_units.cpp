@@ -101,9 +101,10 @@ class PositionUnitOps {
     state.reduced.reset();
   }
   void reduce(BlockState& state) {
-    if (!state.collected) return fault(at_, "reduces what was never collected");
+    const bool collects = program_.unit_options.shards_gradients;  // else gradients have memory of their own
+    if (collects && !state.collected) return fault(at_, "reduces what was never collected");
     if (state.reduced) return fault(at_, "reduced twice, first by " + text(*state.reduced));
-    if (!state.written) fault(at_, "reduces a bucket to which no unit has added since " + text(*state.collected));
+    if (collects && !state.written) fault(at_, "reduces a bucket to which no unit has added since " + text(*state.collected));
     state.reduced = at_;
   }
   void finish(BlockState& state) {
@@ -120,7 +121,11 @@ class PositionUnitOps {
         fault(at_, fmt::format("reads weights of block {}, {}", b,
                                state.released ? "released by " + text(*state.released) : "which were never gathered"));
       }
-      if (!program_.unit_options.shards_gradients || !adds_to(block, use)) continue;
+      const bool collects = program_.unit_options.shards_gradients;
+      if (!collects && state.reduced && holds(block, use.unit) && use.pass != UnitPass::Forward) {
+        fault(at_, fmt::format("adds to gradients of block {} that {} has reduced", b, text(*state.reduced)));
+      }
+      if (!collects || !adds_to(block, use)) continue;
       if (!state.collected) fault(at_, fmt::format("adds to gradients of block {}, which has no bucket", b));
       if (state.reduced) {
         fault(at_, fmt::format("adds to gradients of block {} that {} is reducing", b, text(*state.reduced)));
@@ -147,6 +152,7 @@ class PositionUnitOps {
   static std::string run_text(const UnitUse& use) { return text_of(UnitOp{UnitOpKind::Run, -1, use}); }
 
   void check_finished(const std::string& when) {
+    if (!program_.unit_options.shards_gradients) return;
     for (BlockState& state : states_) {
       if (state.reduced) {
         fault(*state.reduced, "the reduction " + when);

@@ -207,6 +207,25 @@ TEST(CheckUnits, FindsFaultsOfGradients) {
   expect_fault(program, empty, {"(B unit 1): adds to gradients of block 1 that position 0, op ", "is reducing"});
 }
 
+// Stages 0 and 1: gradients have memory of their own, and each block is reduced once, when it is complete.
+TEST(CheckUnits, FindsReductionsOfGradientsThatStillGrow) {
+  UnitOptions options;
+  options.shards_gradients = false;
+  const Program program = program_with(schedule_options(ScheduleKind::OneFOneB, 2, 1, 3), options);
+  const Lists good = unit_ops(program, 0);
+  EXPECT_EQ(check_units(program, 0, good), Texts());
+  const Where reduce = find(good, UnitOpKind::Reduce, 2);
+  EXPECT_EQ(good[reduce.op].back().block, good[reduce.op][reduce.inside].block) << "complete with the last unit";
+  Lists lists = good;
+  repeat(lists, reduce);
+  expect_fault(program, lists, {"reduced twice"});
+  lists = good;
+  const UnitOp early = lists[reduce.op][reduce.inside];
+  erase(lists, reduce);
+  lists[reduce.op].insert(lists[reduce.op].begin(), early);
+  expect_fault(program, lists, {"adds to gradients of block 2", "has reduced"});
+}
+
 TEST(CheckUnits, FindsOtherUnitsThanTheModelRuns) {
   const Program program = one_f_one_b();
   const Lists good = unit_ops(program, 0);
