@@ -31,8 +31,8 @@ uint64_t checksum_of(const void* data, size_t size_bytes) { return XXH3_64bits(d
 
 std::string checksum_text(uint64_t checksum) { return fmt::format("{:016x}", checksum); }
 
-FileChecksums checksums_of_file(const std::string& path, const std::vector<FileRange>& ranges) {
-  RawReader file(path);
+FileChecksums checksums_of_file(const std::string& path, const std::vector<FileRange>& ranges, ReadFrom source) {
+  RawReader file(path, source);
   XXH3_state_t* state = XXH3_createState();
   const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> owner(state, XXH3_freeState);
   XXH3_128bits_reset(state);

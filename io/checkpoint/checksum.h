@@ -40,8 +40,10 @@ struct FileChecksums {
   std::string whole;             ///< 128-bit XXH3, 32 hex digits
   std::vector<uint64_t> ranges;  ///< 64-bit XXH3 of each range asked for
 };
-/// Reads the file once, from the disk. `ranges` ascend and do not overlap. Throws RunTimeError: unreadable, or shorter
+/// From the disk past the page cache, or what the system holds of it.
+enum class ReadFrom { Disk, System };
+/// Reads the file once. `ranges` ascend and do not overlap. Throws RunTimeError: unreadable, or shorter
 /// than a range.
-FileChecksums checksums_of_file(const std::string& path, const std::vector<FileRange>& ranges);
+FileChecksums checksums_of_file(const std::string& path, const std::vector<FileRange>& ranges, ReadFrom source);
 
 }  // namespace triax::io

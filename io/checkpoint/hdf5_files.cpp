@@ -17,7 +17,7 @@
 namespace triax::io {
 namespace {
 
-constexpr hsize_t kAlignedBytes = 65536;  // datasets from this size on can be written directly
+constexpr hsize_t kAlignedBytes = 65536;  // datasets from this size on begin with a page
 
 /// "process 4711 (h5dump)" for the holder of a lock on the file in Linux's table of locks; empty when there is none.
 std::string lock_holder(const std::string& path) {
@@ -63,7 +63,7 @@ Hdf5Properties file_access() {
 Hdf5File create_file(const std::string& path) {
   quiet_hdf5();
   const Hdf5Properties access = file_access();
-  TRIAX_H5(H5Pset_alignment(access.get(), kAlignedBytes, static_cast<hsize_t>(kDirectAlignment)));
+  TRIAX_H5(H5Pset_alignment(access.get(), kAlignedBytes, static_cast<hsize_t>(kPageBytes)));
   errno = 0;
   Hdf5File file(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()));
   if (!file) throw RunTimeError(fmt::format("cannot write {}: {}", path, std::strerror(errno)));

@@ -136,7 +136,7 @@ void write_index(const std::string& directory, const CheckpointHeader& header, c
   make_durable(path);
   std::string lines;
   for (const ShardSummary& shard : shards) lines += fmt::format("{}  {}\n", shard.checksum, shard.file);
-  lines += fmt::format("{}  {}\n", checksums_of_file(path, {}).whole, kIndexFile);
+  lines += fmt::format("{}  {}\n", checksums_of_file(path, {}, ReadFrom::System).whole, kIndexFile);
   AtomicFile sums(directory + "/" + kChecksumFile);
   sums.write(lines.data(), lines.size());
   sums.commit();

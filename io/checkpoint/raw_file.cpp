@@ -5,16 +5,19 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <future>
 
 #include "base/error.h"
 
 namespace triax::io {
 namespace {
 
-constexpr int64_t kTileBytes = int64_t{16} << 20;  // a transfer waits for the disk once
+constexpr int64_t kTileBytes = int64_t{4} << 20;
+constexpr size_t kTilesUnderWay = 4;
 constexpr int64_t kCacheBytes = int64_t{128} << 10;
 
 struct Free {
@@ -23,7 +26,7 @@ struct Free {
 using Aligned = std::unique_ptr<std::byte, Free>;
 
 Aligned aligned_tile() {
-  auto* memory = static_cast<std::byte*>(std::aligned_alloc(static_cast<size_t>(kDirectAlignment), kTileBytes));
+  auto* memory = static_cast<std::byte*>(std::aligned_alloc(static_cast<size_t>(kPageBytes), kTileBytes));
   if (memory == nullptr) throw std::bad_alloc();
   return Aligned(memory);
 }
@@ -41,32 +44,22 @@ struct Descriptor {
 }  // namespace
 
 struct RawWriter::Impl {
-  explicit Impl(const std::string& name)
-      : path(name),
-        ordinary(::open(name.c_str(), O_WRONLY | O_CLOEXEC)),
-        direct(::open(name.c_str(), O_WRONLY | O_CLOEXEC | O_DIRECT)),
-        tile(aligned_tile()) {
-    if (ordinary.value < 0) fail();
+  explicit Impl(const std::string& name) : path(name), file(::open(name.c_str(), O_WRONLY | O_CLOEXEC)) {
+    if (file.value < 0) fail();
   }
   [[noreturn]] void fail() const { throw RunTimeError(fmt::format("cannot write {}: {}", path, std::strerror(errno))); }
-  /// False when the file system refuses direct transfers.
-  bool put(int descriptor, const std::byte* data, int64_t size, int64_t offset) const {
+  void put(const std::byte* data, int64_t size, int64_t offset) const {
     while (size > 0) {
-      const ssize_t written = ::pwrite(descriptor, data, static_cast<size_t>(size), offset);
+      const ssize_t written = ::pwrite(file.value, data, static_cast<size_t>(size), offset);
       if (written < 0 && errno == EINTR) continue;
-      if (written < 0 && errno == EINVAL && descriptor == direct.value) return false;
       if (written <= 0) fail();
       data += written;
       offset += written;
       size -= written;
-      // A direct transfer that ended inside a block cannot go on directly.
-      if (descriptor == direct.value && written % kDirectAlignment != 0) return put(ordinary.value, data, size, offset);
     }
-    return true;
   }
   std::string path;
-  Descriptor ordinary, direct;
-  Aligned tile;
+  Descriptor file;
 };
 
 RawWriter::RawWriter(const std::string& path) : impl_(std::make_unique<Impl>(path)) {}
@@ -74,70 +67,93 @@ RawWriter::~RawWriter() = default;
 
 void RawWriter::write(int64_t offset, const void* data, int64_t size, Checksum& checksum) {
   const auto* bytes = static_cast<const std::byte*>(data);
-  const bool aligned = impl_->direct.value >= 0 && offset % kDirectAlignment == 0;
-  const int64_t whole = aligned ? size / kDirectAlignment * kDirectAlignment : 0;
-  int64_t done = 0;
-  while (done < whole) {
-    const int64_t part = std::min(kTileBytes, whole - done);
-    for (int64_t at = 0; at < part; at += kCacheBytes) {
-      const auto count = static_cast<size_t>(std::min(kCacheBytes, part - at));
-      std::memcpy(impl_->tile.get() + at, bytes + done + at, count);
-      checksum.add(impl_->tile.get() + at, count);
+  for (int64_t done = 0; done < size; done += kTileBytes) {
+    const int64_t tile = std::min(kTileBytes, size - done);
+    for (int64_t at = 0; at < tile; at += kCacheBytes) {
+      const int64_t part = std::min(kCacheBytes, tile - at);
+      checksum.add(bytes + done + at, static_cast<size_t>(part));
+      impl_->put(bytes + done + at, part, offset + done + at);
     }
-    if (!impl_->put(impl_->direct.value, impl_->tile.get(), part, offset + done)) {
-      // Refused: this part and the rest are written as usual, and this part is in the checksum already.
-      put_ordinary(offset + done, bytes + done, part);
-      done += part;
-      break;
-    }
-    done += part;
-  }
-  while (done < size) {
-    // Small steps, and the disk begins at once: the flush at the end has little left.
-    const int64_t part = std::min(kTileBytes, size - done);
-    checksum.add(bytes + done, static_cast<size_t>(part));
-    put_ordinary(offset + done, bytes + done, part);
-    done += part;
+    // The disk begins at once: the flush at the end has little left. A hint, which a file system may not take.
+    if (tile >= kCacheBytes) ::sync_file_range(impl_->file.value, offset + done, tile, SYNC_FILE_RANGE_WRITE);
   }
 }
 
-void RawWriter::put_ordinary(int64_t offset, const std::byte* data, int64_t size) {
-  impl_->put(impl_->ordinary.value, data, size, offset);
-  if (size >= kCacheBytes) ::sync_file_range(impl_->ordinary.value, offset, size, SYNC_FILE_RANGE_WRITE);
-}
-
-struct RawReader::Impl {
-  explicit Impl(const std::string& name)
-      : path(name), file(::open(name.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT)), tile(aligned_tile()) {
-    if (file.value < 0 && errno == EINVAL) file.value = ::open(name.c_str(), O_RDONLY | O_CLOEXEC);
-    if (file.value < 0) throw RunTimeError(fmt::format("cannot read {}: {}", path, std::strerror(errno)));
-  }
-  std::string path;
-  Descriptor file;
-  Aligned tile;
-  int64_t at = 0;
+/// A read that began; each has a tile of its own.
+struct Transfer {
+  Aligned tile = aligned_tile();
+  std::future<int64_t> running;
 };
 
-RawReader::RawReader(const std::string& path) : impl_(std::make_unique<Impl>(path)) {}
+struct RawReader::Impl {
+  Impl(const std::string& name, ReadFrom source)
+      : path(name),
+        file(::open(name.c_str(), O_RDONLY | O_CLOEXEC | (source == ReadFrom::Disk ? O_DIRECT : 0))),
+        // What the page cache holds is there at once; a disk is fast only with several transfers under way.
+        launch(source == ReadFrom::Disk ? std::launch::async : std::launch::deferred) {
+    if (file.value < 0 && errno == EINVAL) file.value = ::open(name.c_str(), O_RDONLY | O_CLOEXEC);
+    if (file.value < 0) throw RunTimeError(fmt::format("cannot read {}: {}", path, std::strerror(errno)));
+    for (size_t i = 0; i < kTilesUnderWay; ++i) begin(i);
+  }
+  ~Impl() {
+    for (Transfer& transfer : transfers) {
+      if (launch == std::launch::async && transfer.running.valid()) transfer.running.wait();
+    }
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  void begin(size_t tile) {
+    Transfer& transfer = transfers[tile % kTilesUnderWay];
+    const int64_t offset = static_cast<int64_t>(tile) * kTileBytes;
+    transfer.running =
+        std::async(std::launch::async, [this, memory = transfer.tile.get(), offset] { return fill(memory, offset); });
+  }
+
+  /// Bytes read; fewer than a tile at the end of the file.
+  int64_t fill(std::byte* memory, int64_t offset) const {
+    int64_t done = 0;
+    while (done < kTileBytes) {
+      const auto rest = static_cast<size_t>(kTileBytes - done);
+      const ssize_t count = ::pread(file.value, memory + done, rest, offset + done);
+      if (count == 0) break;
+      if (count > 0) {
+        done += count;
+        continue;
+      }
+      if (errno == EINTR) continue;
+      const int error = errno;
+      const int flags = ::fcntl(file.value, F_GETFL);
+      if (error == EINVAL && (flags & O_DIRECT) != 0) {
+        // Refused here, or the end of the last transfer was inside a block.
+        ::fcntl(file.value, F_SETFL, flags & ~O_DIRECT);
+        continue;
+      }
+      throw RunTimeError(fmt::format("cannot read {}: {}", path, std::strerror(error)));
+    }
+    return done;
+  }
+
+  std::string path;
+  Descriptor file;
+  std::launch launch;
+  std::array<Transfer, kTilesUnderWay> transfers;
+  size_t tiles = 0;  ///< given out so far
+  bool ended = false;
+};
+
+RawReader::RawReader(const std::string& path, ReadFrom source) : impl_(std::make_unique<Impl>(path, source)) {}
 RawReader::~RawReader() = default;
 
 RawReader::Tile RawReader::next() {
   Impl& r = *impl_;
-  for (;;) {
-    const ssize_t count = ::pread(r.file.value, r.tile.get(), static_cast<size_t>(kTileBytes), r.at);
-    if (count >= 0) {
-      r.at += count;
-      return {r.tile.get(), count};
-    }
-    if (errno == EINTR) continue;
-    const int flags = ::fcntl(r.file.value, F_GETFL);
-    if (errno == EINVAL && (flags & O_DIRECT) != 0) {
-      // Refused here, or the end of the last tile was inside a block.
-      ::fcntl(r.file.value, F_SETFL, flags & ~O_DIRECT);
-      continue;
-    }
-    throw RunTimeError(fmt::format("cannot read {}: {}", r.path, std::strerror(errno)));
-  }
+  if (r.ended) return {};
+  // The caller is done with the tile before.
+  if (r.tiles > 0) r.begin(r.tiles - 1 + kTilesUnderWay);
+  Transfer& transfer = r.transfers[r.tiles++ % kTilesUnderWay];
+  const int64_t size = transfer.running.get();
+  r.ended = size < kTileBytes;
+  return {transfer.tile.get(), size};
 }
 
 }  // namespace triax::io

@@ -1,5 +1,4 @@
-// Values to and from the disk past the page cache: on local disks several times faster than through it, and what is
-// read back comes from the disk. Where a file system has no direct transfers, ordinary ones are made.
+// Values to and from the disk beside HDF5, in steps that keep the disk and the processor busy at the same time.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +10,8 @@
 
 namespace triax::io {
 
-/// Offsets of datasets that are to be written directly are multiples of this.
-inline constexpr int64_t kDirectAlignment = 4096;
+/// Larger datasets begin at multiples of this, so that no page of theirs is written twice.
+inline constexpr int64_t kPageBytes = 4096;
 
 /// Writes ranges of an existing file; others may write other ranges of it by ordinary means.
 class RawWriter {
@@ -22,20 +21,20 @@ class RawWriter {
   ~RawWriter();
   RawWriter(const RawWriter&) = delete;
   RawWriter& operator=(const RawWriter&) = delete;
-  /// Whole blocks at an aligned offset go directly, the rest through the page cache. `checksum` takes the bytes while
-  /// they are in the processor's cache. Throws RunTimeError with the system's words.
+  /// Through the page cache; the disk begins with each step at once. `checksum` takes the bytes while they are in the
+  /// processor's cache. Throws RunTimeError with the system's words.
   void write(int64_t offset, const void* data, int64_t size_bytes, Checksum& checksum);
 
  private:
   struct Impl;
-  void put_ordinary(int64_t offset, const std::byte* data, int64_t size);
   std::unique_ptr<Impl> impl_;
 };
 
-/// Reads a file from its beginning, tile by tile.
+/// Reads a file from its beginning, tile by tile; those that come from the disk are read ahead on threads. Where a file
+/// system has no direct transfers, ordinary ones are made.
 class RawReader {
  public:
-  explicit RawReader(const std::string& path);
+  RawReader(const std::string& path, ReadFrom source);
   ~RawReader();
   RawReader(const RawReader&) = delete;
   RawReader& operator=(const RawReader&) = delete;

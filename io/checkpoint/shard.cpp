@@ -20,7 +20,7 @@ namespace {
 constexpr int64_t kTransferBytes = int64_t{256} << 20;
 constexpr int64_t kMetadataBytes = int64_t{1} << 20;
 
-/// Blocks on the disk for what will be written, inside the file's size: direct writes that make a file longer are slow.
+/// Blocks on the disk for what will be written, inside the file's size: a file that grows is written slowly.
 /// A file system that cannot reserve is taken as it is.
 void reserve(const std::string& path, int64_t bytes) {
   const int descriptor = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
@@ -162,12 +162,13 @@ ShardSummary ShardWriter::commit() {
   for (const size_t i : order) {
     ranges.push_back({offsets_[i], boxes_[i].box.numel() * static_cast<int64_t>(size_of(boxes_[i].dtype))});
   }
-  const FileChecksums sums = checksums_of_file(path_, ranges);
+  const FileChecksums sums = checksums_of_file(path_, ranges, ReadFrom::System);
   for (size_t k = 0; k < order.size(); ++k) {
     const StoredBox& box = boxes_[order[k]];
     if (sums.ranges[k] != box.checksum) {
-      throw RunTimeError(fmt::format("{}: {} of {} does not read back as it was written: the disk is faulty", path_,
-                                     box.kind, box.tensor));
+      throw RunTimeError(
+          fmt::format("{}: {} of {} does not read back as it was written: memory or the file system is faulty", path_,
+                      box.kind, box.tensor));
     }
   }
   reached(SavePoint::Verified);

@@ -88,7 +88,7 @@ std::string fault_of_file(const std::string& directory, const FileChecksumLine& 
   }
   std::string found;
   try {
-    found = checksums_of_file(path, {}).whole;
+    found = checksums_of_file(path, {}, ReadFrom::Disk).whole;
   } catch (const RunTimeError& error) {
     return error.what();
   }

@@ -235,17 +235,22 @@ TEST(Index, refuses_holes_and_overlaps) {
 
 TEST(Checksums, of_a_file_are_those_of_its_parts) {
   const test::TemporaryDirectory directory;
-  std::vector<unsigned char> bytes(3'000'000);
+  std::vector<unsigned char> bytes(30'000'000);  // more than is read ahead
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<unsigned char>(i * 2654435761u >> 13);
   const std::string path = directory.path() + "/x";
-  std::ofstream(path, std::ios::binary).write(reinterpret_cast<char*>(bytes.data()), 3'000'000);
-  const FileChecksums sums = checksums_of_file(path, {{0, 10}, {500, 0}, {1000, 2'500'000}, {2'999'999, 1}});
-  EXPECT_EQ(sums.size_bytes, 3'000'000);
-  EXPECT_THAT(sums.ranges,
-              ElementsAre(checksum_of(bytes.data(), 10), checksum_of(bytes.data(), 0),
-                          checksum_of(bytes.data() + 1000, 2'500'000), checksum_of(bytes.data() + 2'999'999, 1)));
-  EXPECT_THROW(checksums_of_file(path, {{2'999'999, 2}}), RunTimeError);
-  EXPECT_EQ(checksums_of_file("/dev/null", {}).whole, "99aa06d3014798d86001c324468d497f");  // XXH3's published value
+  std::ofstream(path, std::ios::binary).write(reinterpret_cast<char*>(bytes.data()), 30'000'000);
+  for (const ReadFrom source : {ReadFrom::Disk, ReadFrom::System}) {
+    const FileChecksums sums =
+        checksums_of_file(path, {{0, 10}, {500, 0}, {1000, 25'000'000}, {29'999'999, 1}}, source);
+    EXPECT_EQ(sums.size_bytes, 30'000'000);
+    EXPECT_THAT(sums.ranges,
+                ElementsAre(checksum_of(bytes.data(), 10), checksum_of(bytes.data(), 0),
+                            checksum_of(bytes.data() + 1000, 25'000'000), checksum_of(bytes.data() + 29'999'999, 1)));
+    EXPECT_THROW(checksums_of_file(path, {{29'999'999, 2}}, source), RunTimeError);
+    // XXH3's published value of nothing.
+    EXPECT_EQ(checksums_of_file("/dev/null", {}, source).whole, "99aa06d3014798d86001c324468d497f");
+    EXPECT_THROW(checksums_of_file(directory.path() + "/none", {}, source), RunTimeError);
+  }
 }
 
 TEST(Convert, rounds_to_nearest_and_keeps_bits) {
