@@ -7,6 +7,7 @@
 #include "apps/ckpt_options.h"
 #include "base/error.h"
 #include "base/version.h"
+#include "io/checkpoint/verify.h"
 #include "io/hugging_face/byte_size.h"
 #include "io/hugging_face/checkpoint_tensors.h"
 #include "io/hugging_face/tokenizer_files.h"
@@ -79,6 +80,7 @@ int export_to_safetensors(const CopyRequest& request) {
   options.dtype = dtype_of_option("export", o.dtype, source.dtype());
   options.most_file_bytes = *most;
   io::refuse_other_weights(request.to);
+  io::verify_share(request.from, 0, 1);  // damaged values must not become a model
   io::CopiedTokenizer copied;
   if (!o.no_tokenizer) copied = io::export_tokenizer(tokenizer_of(header, o), request.to);
   options.tokens = tokens_of(copied, header);

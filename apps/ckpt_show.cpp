@@ -129,6 +129,12 @@ int ckpt_diff(const std::vector<std::string>& args) {
   const CkptOptions o = parse_ckpt("diff", args, 2);
   io::CheckpointReader a(checkpoint_at("diff", o.paths[0], o.step));
   io::CheckpointReader b(checkpoint_at("diff", o.paths[1], o.step));
+  for (const std::string& kind : o.kinds) {
+    if (!a.has_kind(kind) && !b.has_kind(kind)) {
+      throw ConfigError(
+          fmt::format("ckpt diff: --kind {}: neither {} nor {} has such tensors", kind, a.path(), b.path()));
+    }
+  }
   const auto found = io::differences(a, b, {o.absolute, o.relative}, o.kinds);
   const auto code = static_cast<int>(found.empty() ? ExitCode::Done : ExitCode::ValidationFailed);
   if (o.format == "json") {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <set>
 #include <sstream>
 
@@ -130,6 +131,13 @@ LoadRequest find_checkpoint(const io::RunControl& control) {
         "--load {}: there is no checkpoint{}; {}", control.load,
         control.ckpt_step > 0 ? fmt::format(" of iteration {}", control.ckpt_step) : std::string(),
         steps.empty() ? "name a directory that --save wrote" : fmt::format("there are {}", fmt::join(steps, ", "))));
+  }
+  if (control.ckpt_step == 0 && !io::complete_steps(control.load).empty()) {
+    const std::optional<int64_t> tracked = io::tracked_step(control.load);
+    if (tracked && request.path != io::step_path(control.load, *tracked)) {
+      request.note = fmt::format("{}/{} names iteration {}, which is not there: {} is loaded", control.load,
+                                 io::kTrackerFile, *tracked, request.path);
+    }
   }
   request.mode = LoadMode::Resume;
   if (!control.load_optim) request.mode = LoadMode::NoOptimizer;

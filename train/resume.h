@@ -18,6 +18,7 @@ enum class LoadMode {
 struct LoadRequest {
   LoadMode mode = LoadMode::Fresh;
   std::string path;  ///< a step's directory or a file; empty when fresh
+  std::string note;  ///< why it is another one than the tracker names; else empty
 };
 
 /// Looks into the directory of --load. Throws ConfigError when there is no checkpoint, unless --load equals --save and

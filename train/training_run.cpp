@@ -64,6 +64,7 @@ void take_model(io::ParsedOptions& parsed) {
 void compare_with_checkpoint(io::ParsedOptions& parsed, int world_size) {
   const LoadRequest load = find_checkpoint(parsed.options.control);
   if (load.path.empty()) return;
+  if (!load.note.empty()) parsed.notes.push_back(load.note);
   const auto changed = apply_resume_rules(parsed.options, read_header_of(load.path), load);
   io::resolve(parsed.options, world_size);
   if (changed.empty()) return;

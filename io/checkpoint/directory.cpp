@@ -34,13 +34,27 @@ std::optional<int64_t> number_of(const std::string& text) {
   return value;
 }
 
+[[noreturn]] void cannot_read(const std::string& path, const std::string& why) {
+  throw RunTimeError(fmt::format("{}: cannot be read: {}; give this user the right to read it", path, why));
+}
+
+/// Empty for no directory. One that cannot be read is not taken for one without checkpoints: that would begin anew.
 std::vector<std::string> names_in(const std::string& directory) {
   std::vector<std::string> names;
   std::error_code error;
   for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
     names.push_back(it->path().filename().string());
   }
+  const bool none = error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory;
+  if (error && !none) cannot_read(directory, error.message());
   return names;
+}
+
+bool exists(const std::string& path) {
+  std::error_code error;
+  const bool there = fs::exists(path, error);
+  if (error) cannot_read(path, error.message());
+  return there;
 }
 
 void rename_path(const std::string& from, const std::string& to) {
@@ -55,9 +69,7 @@ void remove_tree(const std::string& path) {
   if (error) throw RunTimeError(fmt::format("cannot remove {}: {}", path, error.message()));
 }
 
-bool is_step(const std::string& path) {
-  return fs::exists(path + "/" + kIndexFile) && fs::exists(path + "/" + kChecksumFile);
-}
+bool is_step(const std::string& path) { return exists(path + "/" + kIndexFile) && exists(path + "/" + kChecksumFile); }
 
 }  // namespace
 
@@ -82,8 +94,10 @@ std::vector<int64_t> complete_steps(const std::string& directory) {
 
 std::optional<int64_t> tracked_step(const std::string& directory) {
   const std::string path = directory + "/" + kTrackerFile;
+  if (!exists(path)) return std::nullopt;
+  errno = 0;
   std::ifstream file(path);
-  if (!file) return std::nullopt;
+  if (!file) cannot_read(path, std::strerror(errno));
   std::string word;
   file >> word;
   const std::optional<int64_t> step = number_of(word);
@@ -103,6 +117,12 @@ std::optional<int64_t> latest_step(const std::string& directory) {
 }
 
 void remove_unfinished(const std::string& directory) {
+  for (const std::string& name : names_in(directory)) {
+    // A save of a step that was there already was killed between its two renames.
+    if (!name.starts_with(kPrefix) || !name.ends_with(".old")) continue;
+    const std::string final = directory + "/" + name.substr(0, name.size() - std::strlen(".old"));
+    if (!exists(final) && is_step(final + ".tmp")) rename_path(final + ".tmp", final);
+  }
   for (const std::string& name : names_in(directory)) {
     const bool step = name.starts_with(kPrefix) && (name.ends_with(".tmp") || name.ends_with(".old"));
     if (step || name.starts_with(std::string(kTrackerFile) + ".tmp.")) remove_tree(directory + "/" + name);
@@ -212,14 +232,14 @@ DirectoryLock::DirectoryLock(const std::string& directory) {
 DirectoryLock::~DirectoryLock() { ::close(descriptor_); }
 
 std::string resolve_checkpoint(const std::string& path, int64_t iteration) {
-  if (path.empty() || !fs::exists(path)) return {};
+  if (path.empty() || !exists(path)) return {};
   if (!fs::is_directory(path)) return path;
   if (iteration > 0) return is_step(step_path(path, iteration)) ? step_path(path, iteration) : std::string();
   if (is_step(path)) return path;
   const std::optional<int64_t> step = latest_step(path);
   if (step) return step_path(path, *step);
   const std::string earlier = path + "/weights.h5";
-  return fs::exists(earlier) ? earlier : std::string();
+  return exists(earlier) ? earlier : std::string();
 }
 
 }  // namespace triax::io

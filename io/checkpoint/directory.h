@@ -18,7 +18,8 @@ std::string step_path(const std::string& directory, int64_t iteration);
 /// Where a step is written before it is complete: "iter_0000100.tmp".
 std::string unfinished_path(const std::string& directory, int64_t iteration);
 
-/// Iterations of the complete steps (index and checksum file are there), ascending. Empty for no directory.
+/// Iterations of the complete steps (index and checksum file are there), ascending. Empty for no directory. Throws
+/// RunTimeError, as the next ones do, when something may not be read.
 std::vector<int64_t> complete_steps(const std::string& directory);
 /// What the tracker says; nullopt without one. Throws RunTimeError when it is no number.
 std::optional<int64_t> tracked_step(const std::string& directory);
@@ -26,7 +27,8 @@ std::optional<int64_t> tracked_step(const std::string& directory);
 /// nullopt: there is none.
 std::optional<int64_t> latest_step(const std::string& directory);
 
-/// Removes what killed saves left (*.tmp, *.old, the tracker's temporary file). For one process, while nobody saves.
+/// Removes what killed saves left (*.tmp, *.old, the tracker's temporary file); a step saved again whose last rename
+/// was still to come gets it. For one process, while nobody saves.
 void remove_unfinished(const std::string& directory);
 /// An empty unfinished directory of the step. For one process.
 void begin_step(const std::string& directory, int64_t iteration);

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "io/checkpoint/directory.h"
 #include "io/checkpoint/index.h"
+#include "io/checkpoint/verify.h"
 #include "io/weights/attributes.h"
 
 namespace triax::io {
@@ -68,6 +69,7 @@ bool asked(const TensorInfo& t, const std::vector<std::string>& kinds) {
 
 void export_hdf5(CheckpointReader& reader, const std::string& path, const std::vector<std::string>& kinds) {
   if (std::filesystem::exists(path)) throw ConfigError(fmt::format("{}: exists already; name a new file", path));
+  verify_share(reader.path(), 0, 1);  // a copy of damaged values would have checksums that fit
   Temporary temporary(fmt::format("{}.tmp.{}", path, ::getpid()));
   Hdf5File file = create_file(temporary.path);
   write_checkpoint_header(file.get(), reader.header());
@@ -94,38 +96,58 @@ void export_hdf5(CheckpointReader& reader, const std::string& path, const std::v
   temporary.path.clear();
 }
 
+namespace {
+
+/// Elements [numel * shard / shards, numel * (shard + 1) / shards) of every tensor.
+ShardSummary write_part(CheckpointReader& reader, const std::string& path, int shard, int shards) {
+  std::vector<Piece> pieces;
+  int64_t bytes = 0;
+  for (const TensorInfo& t : reader.tensors()) {
+    const int64_t numel = numel_of(t.shape);
+    Piece piece{t.kind, t.name, {}, numel * shard / shards, numel * (shard + 1) / shards, {}};
+    if (piece.begin == piece.end) continue;
+    piece.spec.global_shape = t.shape;
+    piece.spec.count = t.shape[0];
+    piece.data = Tensor(nullptr, t.dtype, {piece.end - piece.begin});
+    bytes += piece.bytes();
+    pieces.push_back(std::move(piece));
+  }
+  ShardWriter writer(path, bytes);
+  std::vector<std::byte> buffer;
+  for (Piece& piece : pieces) {
+    buffer.resize(static_cast<size_t>(piece.bytes()));
+    piece.data = Tensor(buffer.data(), piece.data.dtype(), {piece.end - piece.begin});
+    reader.read(piece);
+    writer.write(piece);
+  }
+  return writer.commit();
+}
+
+}  // namespace
+
 void reshard(CheckpointReader& reader, const std::string& directory, int shards) {
   const int64_t iteration = reader.header().weights.iteration;
   if (std::filesystem::exists(step_path(directory, iteration))) {
     throw ConfigError(fmt::format("{}: exists already; name another directory", step_path(directory, iteration)));
   }
+  verify_share(reader.path(), 0, 1);
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   if (error) throw RunTimeError(fmt::format("{}: cannot be made: {}", directory, error.message()));
   const DirectoryLock lock(directory);
   begin_step(directory, iteration);
   const std::string unfinished = unfinished_path(directory, iteration);
-  int64_t total = 0;
-  for (const TensorInfo& t : reader.tensors()) total += t.bytes();
-  std::vector<ShardSummary> summaries;
-  std::vector<std::byte> buffer;
-  for (int shard = 0; shard < shards; ++shard) {
-    ShardWriter writer(unfinished + "/" + shard_name(shard), total / shards);
-    for (const TensorInfo& t : reader.tensors()) {
-      const int64_t numel = numel_of(t.shape);
-      Piece piece{t.kind, t.name, {}, numel * shard / shards, numel * (shard + 1) / shards, {}};
-      if (piece.begin == piece.end) continue;
-      piece.spec.global_shape = t.shape;
-      piece.spec.count = t.shape[0];
-      buffer.resize(static_cast<size_t>(piece.end - piece.begin) * size_of(t.dtype));
-      piece.data = Tensor(buffer.data(), t.dtype, {piece.end - piece.begin});
-      reader.read(piece);
-      writer.write(piece);
+  try {
+    std::vector<ShardSummary> summaries;
+    for (int shard = 0; shard < shards; ++shard) {
+      summaries.push_back(write_part(reader, unfinished + "/" + shard_name(shard), shard, shards));
     }
-    summaries.push_back(writer.commit());
+    write_index(unfinished, reader.header(), summaries);
+    publish_step(directory, iteration);
+  } catch (...) {
+    std::filesystem::remove_all(unfinished, error);
+    throw;
   }
-  write_index(unfinished, reader.header(), summaries);
-  publish_step(directory, iteration);
 }
 
 }  // namespace triax::io

@@ -90,6 +90,14 @@ grep -q 'shard_00001.h5 is damaged.*values of exp_avg of model.layers.3.mlp.fc2.
 train 2 $few --run-dir damaged-run --load damaged
 expect_code 5 $? "loading a flipped byte"
 grep -q 'exp_avg of model.layers.3.mlp.fc2.weight: .*shard_00001.h5 is damaged' err || fail "$(cat err)"
+for copying in "reshard damaged copied --shards 3" "export damaged copied.h5 --format hdf5" \
+  "export damaged copied-hub --format safetensors"; do
+  # shellcheck disable=SC2086
+  "$triax" ckpt $copying >out 2>err
+  expect_code 5 $? "ckpt $copying of damage"
+  grep -q 'shard_00001.h5 is damaged' err || fail "ckpt $copying: $(cat err)"
+  [ -z "$(ls -d copied* 2>/dev/null)" ] || fail "ckpt $copying left $(ls -d copied*)"
+done
 copy
 truncate -s -1000 $shard
 "$triax" ckpt verify damaged >verified
@@ -142,7 +150,15 @@ expect_code 2 $? "export over a file"
 "$triax" ckpt ls nowhere >out 2>err
 expect_code 2 $? "ls of nothing"
 
+"$triax" ckpt diff straight-save three --kind wieght >out 2>err
+expect_code 2 $? "diff of a kind that is nowhere"
+
 # What is loaded.
+echo 7 >three/latest_checkpointed_iteration.txt
+# shellcheck disable=SC2086
+train 2 $few --run-dir gone --load three
+expect_code 0 $? "a tracker that names a step that is gone"
+grep -q 'names iteration 7, which is not there: three/iter_0000009 is loaded' err || fail "$(cat err)"
 # shellcheck disable=SC2086
 train 2 $few --run-dir at-7 --load bf16-zb-save --bf16 --ckpt-step 7
 expect_code 2 $? "--ckpt-step of nothing"

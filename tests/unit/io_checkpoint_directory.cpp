@@ -86,6 +86,54 @@ TEST_F(SaveDirectory, leftovers_go_and_steps_stay) {
   EXPECT_TRUE(std::filesystem::exists(path + "/other.tmp"));
 }
 
+TEST_F(SaveDirectory, a_save_killed_between_its_two_renames_is_completed) {
+  add(5, "old");
+  std::filesystem::rename(unfinished_path(path, 5), step_path(path, 5) + ".old");
+  add(5, "new");
+  remove_unfinished(path);
+  EXPECT_EQ(latest_step(path), 5);
+  std::string content;
+  std::ifstream(path + "/iter_0000005/index.h5") >> content;
+  EXPECT_EQ(content, "new");
+  EXPECT_FALSE(std::filesystem::exists(path + "/iter_0000005.old"));
+  // Not complete, or of a step that was never published: it goes.
+  add(7);
+  std::filesystem::create_directory(path + "/iter_0000009.old");
+  begin_step(path, 9);
+  remove_unfinished(path);
+  EXPECT_THAT(complete_steps(path), ElementsAre(5));
+}
+
+/// What a user without rights sees; root sees everything.
+TEST_F(SaveDirectory, what_may_not_be_read_is_not_taken_for_nothing) {
+  add(3);
+  publish_step(path, 3);
+  const auto faulty = [&](const std::string& hidden) {
+    const auto before = std::filesystem::status(hidden).permissions();
+    std::filesystem::permissions(hidden, std::filesystem::perms::none);
+    const pid_t child = fork();
+    if (child == 0) {
+      constexpr uid_t kNobody = 65534;
+      if (geteuid() == 0 && seteuid(kNobody) != 0) _exit(3);
+      try {
+        resolve_checkpoint(path);
+        _exit(1);
+      } catch (const RunTimeError& error) {
+        _exit(std::string(error.what()).find("cannot be read: Permission denied") == std::string::npos ? 2 : 0);
+      }
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    std::filesystem::permissions(hidden, before);
+    return WEXITSTATUS(status);
+  };
+  std::filesystem::permissions(path, std::filesystem::perms::others_exec | std::filesystem::perms::others_read,
+                               std::filesystem::perm_options::add);
+  EXPECT_EQ(faulty(path), 0) << "the directory";
+  EXPECT_EQ(faulty(path + "/" + kTrackerFile), 0) << "the tracker";
+  EXPECT_EQ(faulty(path + "/iter_0000003"), 0) << "a step";
+}
+
 TEST_F(SaveDirectory, retention_keeps_the_newest_and_the_multiples) {
   const std::vector<int64_t> steps{10, 15, 20, 25, 30};
   EXPECT_THAT(expired_steps(steps, {}), ElementsAre());
