@@ -20,6 +20,7 @@ namespace triax::train {
 namespace {
 
 constexpr int64_t kStagingAlignment = 64;
+constexpr int64_t kIndexBytesOfPiece = 1024;
 
 int64_t aligned(int64_t bytes) { return (bytes + kStagingAlignment - 1) / kStagingAlignment * kStagingAlignment; }
 
@@ -105,17 +106,18 @@ bool Checkpointing::in_background() {
 std::string Checkpointing::prepare() {
   const std::string& directory = options_.control.save;
   if (directory.empty() || trainer_->optimizer() == nullptr) return {};
-  double mine = 0;
-  for (const io::Piece& piece : pieces_to_save(*trainer_, *grid_, with_optimizer())) {
-    mine += static_cast<double>(piece.bytes());
-  }
-  const double bytes = sum_over(grid_->world(), mine);
+  int64_t mine = 0;
+  const std::vector<io::Piece> pieces = pieces_to_save(*trainer_, *grid_, with_optimizer());
+  for (const io::Piece& piece : pieces) mine += piece.bytes();
+  const int64_t in_index = static_cast<int64_t>(pieces.size()) * kIndexBytesOfPiece;
+  const double bytes = sum_over(grid_->world(), static_cast<double>(mine));
+  const double on_disk = sum_over(grid_->world(), static_cast<double>(io::shard_file_bytes(mine) + in_index));
   const TakePart leader = grid_->world_rank() == 0 ? TakePart::Yes : TakePart::No;
   run_collectively(grid_->world(), leader, [&] {
     check_writable(directory);
     lock_.emplace(directory);
     io::remove_unfinished(directory);
-    check_space(static_cast<int64_t>(bytes));
+    check_space(static_cast<int64_t>(on_disk));
   });
   return fmt::format("{} per checkpoint in {}", gigabytes(bytes), directory);
 }

@@ -18,7 +18,6 @@ namespace triax::io {
 namespace {
 
 constexpr int64_t kTransferBytes = int64_t{256} << 20;
-constexpr int64_t kMetadataBytes = int64_t{1} << 20;
 
 /// Blocks on the disk for what will be written, inside the file's size: a file that grows is written slowly.
 /// A file system that cannot reserve is taken as it is.
@@ -68,10 +67,16 @@ ShardSummary shard_from_json(const std::string& text) {
   return summary;
 }
 
+int64_t shard_file_bytes(int64_t value_bytes) {
+  constexpr int64_t kMost = int64_t{1} << 20;
+  constexpr int64_t kLeast = int64_t{64} << 10;
+  return value_bytes + std::min(kMost, kLeast + value_bytes / 8);
+}
+
 ShardWriter::ShardWriter(std::string path, int64_t bytes, SaveHook hook)
     : path_(std::move(path)), bytes_(bytes), hook_(std::move(hook)), file_(create_file(path_)), raw_(path_) {
   try {
-    reserve(path_, bytes + kMetadataBytes);
+    reserve(path_, shard_file_bytes(bytes));
   } catch (...) {
     file_.reset();
     ::unlink(path_.c_str());

@@ -53,6 +53,9 @@ enum class SavePoint {
 inline constexpr int kSavePoints = 12;
 using SaveHook = std::function<void(SavePoint)>;
 
+/// What is reserved on the disk for a shard with these values: with HDF5's own bytes, which are about 1 kB a tensor.
+int64_t shard_file_bytes(int64_t value_bytes);
+
 /// Writes one shard file at `path`, whose directory is not yet visible under its final name. Space is reserved first,
 /// so that a full disk is found before HDF5 has written anything. One thread. Errors: RunTimeError.
 class ShardWriter {
