@@ -80,14 +80,14 @@ std::vector<OptionEntry> time_entries(ProgramRequest& r) {
     return take_stragglers(words, r.time.stragglers);
   };
   return {
-      text_entry(
-          "cost", "F=1,I=1,...",
-          "time: cost of a whole stage for F, I, W (or B), R, LOAD, OPT, REDUCE_GRAD, SUM_TP, SUM_TIED, NORM; P2P "
-          "latency of a hop, BYTES of a message, BANDWIDTH; lists give one value per stage: F=1,1,2,1,I=1",
-          [&r](const std::string& text) -> std::string {
-            r.cost += (r.cost.empty() ? "" : ",") + text;
-            return {};
-          }),
+      text_entry("cost", "F=1,I=1,...",
+                 "time: cost of a whole stage for F, I, W (or B), R, LOAD, OPT, REDUCE_GRAD, GATHER, GATHER_MSG, "
+                 "SUM_TP, SUM_TIED, NORM; P2P "
+                 "latency of a hop, BYTES of a message, BANDWIDTH; lists give one value per stage: F=1,1,2,1,I=1",
+                 [&r](const std::string& text) -> std::string {
+                   r.cost += (r.cost.empty() ? "" : ",") + text;
+                   return {};
+                 }),
       text_entry("jitter", "X", "time: standard deviation of the logarithm of each op's time",
                  [&r](const std::string& text) -> std::string {
                    const std::optional<double> value = io::parse_real(text);

@@ -112,10 +112,13 @@ std::vector<CommunicationRow> gather_communication(const StepCommunication& step
 
 std::vector<CommunicationRow> own_communication(const StepCommunication& steps) { return rows_of(all_lines(steps), 1); }
 
-std::string communication_text(const std::vector<CommunicationRow>& rows, int64_t steps, double step_s) {
+std::string communication_text(const std::vector<CommunicationRow>& rows, int64_t steps, double step_s,
+                               CommunicationScope scope) {
   std::string text = fmt::format(
-      "communication per step, mean of all ranks\n  {:<16}{:<15}{:>9}{:>12}{:>11}{:>10}{:>12}{:>11}{:>11}\n", "group",
-      "operation", "calls", "sent MB", "busy ms", "GB/s", "exposed ms", "hidden ms", "of step %");
+      "communication per {}\n  {:<16}{:<15}{:>9}{:>12}{:>11}{:>10}{:>12}{:>11}{:>11}\n",
+      scope == CommunicationScope::AllRanks ? "step, mean of all ranks"
+                                            : "completed step, this rank alone, with what the failed step waited",
+      "group", "operation", "calls", "sent MB", "busy ms", "GB/s", "exposed ms", "hidden ms", "of step %");
   const double n = static_cast<double>(std::max<int64_t>(steps, 1));
   for (const CommunicationRow& r : rows) {
     if (r.sent_bytes == 0 && r.exposed_s == 0) continue;

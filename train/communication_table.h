@@ -43,8 +43,13 @@ std::vector<CommunicationRow> gather_communication(const StepCommunication& step
 /// Of this rank alone.
 std::vector<CommunicationRow> own_communication(const StepCommunication& steps);
 
+/// Whose rows they are, and of which steps.
+enum class CommunicationScope { AllRanks, FailedRank };
+
 /// One line per row, per step: sent MB of a rank, busy ms, bus bandwidth (bytes sent / busy), exposed and hidden ms,
 /// and what share of the steps' time was exposed. step_s: of all steps together.
-std::string communication_text(const std::vector<CommunicationRow>& rows, int64_t steps, double step_s);
+/// FailedRank: the waits of the step that failed are in it, said in the heading.
+std::string communication_text(const std::vector<CommunicationRow>& rows, int64_t steps, double step_s,
+                               CommunicationScope scope);
 
 }  // namespace triax::train

@@ -90,10 +90,14 @@ GradientSync::GradientSync(SyncPlan plan, parallel::ParameterStore& store, comm:
       device_(&device),
       arena_(&arena),
       overlap_(overlap),
-      skipped_(skipped),
-      owned_(plan_.shards.owned(grid.shard().rank(), grid.replica().rank())) {
+      skipped_(skipped) {
   if (skipped_.data && plan_.shards.options.stage > 0) {
     throw ConfigError("--inject skip-sync:dp needs --zero-stage 0: sharded, no two ranks hold the same gradient");
+  }
+  const std::vector<FlatRange> owned = plan_.shards.owned(grid.shard().rank(), grid.replica().rank());
+  for (size_t i = 0; i < store.parameters().size(); ++i) {
+    held_parts_.push_back(parts_of(i, store.held().gradients));
+    owned_parts_.push_back(parts_of(i, owned));
   }
   const DType dtype = store.grad_dtype();
   const int64_t tensor = longest(&SyncPlan::ChunkPlan::tensor);
@@ -120,9 +124,9 @@ std::vector<Tensor> GradientSync::parts_of(size_t parameter, const std::vector<F
   return parts;
 }
 
-const std::vector<FlatRange>& GradientSync::summed_ranges() const {
+const std::vector<Tensor>& GradientSync::summed_parts(size_t parameter) const {
   const bool local = compression_ != nullptr && compression_->leaves_gradients();
-  return local ? store_->held().gradients : owned_;
+  return local ? held_parts_[parameter] : owned_parts_[parameter];
 }
 
 int64_t GradientSync::longest(const std::vector<size_t> SyncPlan::ChunkPlan::*list) const {
@@ -130,7 +134,7 @@ int64_t GradientSync::longest(const std::vector<size_t> SyncPlan::ChunkPlan::*li
   for (const SyncPlan::ChunkPlan& chunk : plan_.chunks) {
     int64_t numel = 0;
     for (const size_t i : chunk.*list) {
-      for (const Tensor& part : parts_of(i, store_->held().gradients)) numel += part.numel();
+      for (const Tensor& part : held_parts_[i]) numel += part.numel();
     }
     most = std::max(most, numel);
   }
@@ -147,7 +151,7 @@ void GradientSync::sum_packed(const std::vector<size_t>& indices, comm::Communic
   if (indices.empty() || group.size() == 1 || !pack) return;
   int64_t used = 0;
   for (const size_t i : indices) {
-    for (const Tensor& part : parts_of(i, summed_ranges())) {
+    for (const Tensor& part : summed_parts(i)) {
       device_->copy(part, pack.range(used, used + part.numel()));
       used += part.numel();
     }
@@ -157,7 +161,7 @@ void GradientSync::sum_packed(const std::vector<size_t>& indices, comm::Communic
   group.all_reduce(pack.range(0, used), comm::ReduceOp::Sum).wait();
   used = 0;
   for (const size_t i : indices) {
-    for (const Tensor& part : parts_of(i, summed_ranges())) {
+    for (const Tensor& part : summed_parts(i)) {
       device_->copy(pack.range(used, used + part.numel()), part);
       used += part.numel();
     }
@@ -175,8 +179,8 @@ void GradientSync::sum_tensor_partial(int chunk) {
 void GradientSync::sum_tied() {
   finish();
   if (!skipped_.tied && plan_.tied.size() == 2) {  // both copies are chunks of this position
-    const std::vector<Tensor> first = parts_of(plan_.tied[0], summed_ranges());
-    const std::vector<Tensor> second = parts_of(plan_.tied[1], summed_ranges());
+    const std::vector<Tensor>& first = summed_parts(plan_.tied[0]);
+    const std::vector<Tensor>& second = summed_parts(plan_.tied[1]);
     for (size_t i = 0; i < first.size(); ++i) {
       device_->add(first[i], second[i]);
       device_->copy(second[i], first[i]);
@@ -186,8 +190,7 @@ void GradientSync::sum_tied() {
   if (skipped_.tied || grid_->embedding().size() == 1) return;
   device_->synchronize();
   for (const size_t i : plan_.tied) {
-    for (const Tensor& part : parts_of(i, summed_ranges()))
-      grid_->embedding().all_reduce(part, comm::ReduceOp::Sum).wait();
+    for (const Tensor& part : summed_parts(i)) grid_->embedding().all_reduce(part, comm::ReduceOp::Sum).wait();
   }
 }
 

@@ -90,8 +90,8 @@ class GradientSync {
   };
   /// The parts of a parameter's gradient that lie within `ranges`.
   std::vector<Tensor> parts_of(size_t parameter, const std::vector<FlatRange>& ranges) const;
-  /// What the sums over tp and tied copies take: what this rank owns, or all of it while gradients stay local.
-  const std::vector<FlatRange>& summed_ranges() const;
+  /// What the sums over tp and tied copies take of it: what this rank owns, or all of it while gradients stay local.
+  const std::vector<Tensor>& summed_parts(size_t parameter) const;
   void sum_packed(const std::vector<size_t>& indices, comm::Communicator& group, Tensor pack);
   int64_t longest(const std::vector<size_t> SyncPlan::ChunkPlan::*list) const;
   void start(comm::Work work);
@@ -108,9 +108,9 @@ class GradientSync {
   Buffer tensor_buffer_, kv_buffer_;
   Tensor tensor_pack_, kv_pack_;
   std::vector<comm::Work> in_flight_;
-  std::vector<Bucket> buckets_;  ///< [block], stages 2 and 3
-  std::vector<char> started_;    ///< [block]: reduce() of this step
-  std::vector<FlatRange> owned_;
+  std::vector<Bucket> buckets_;                                ///< [block], stages 2 and 3
+  std::vector<char> started_;                                  ///< [block]: reduce() of this step
+  std::vector<std::vector<Tensor>> held_parts_, owned_parts_;  ///< [parameter]: parts_of() what is held and owned
 };
 
 }  // namespace triax::train

@@ -103,7 +103,9 @@ void RunReporter::line(const std::string& text) {
 void RunReporter::finish(io::EndReason reason, const std::vector<CommunicationRow>& communication) {
   progress_.clear();
   print(summary_.text(reason));
-  print(communication_text(communication, steps_, step_s_));
+  const bool failed = reason == io::EndReason::Failed;
+  print(communication_text(communication, steps_, step_s_,
+                           failed ? CommunicationScope::FailedRank : CommunicationScope::AllRanks));
   io::write_text_file(directory_.file("summary.json"), summary_.json(reason));
 }
 

@@ -52,6 +52,16 @@ double counted(const parallel::MicroBatch& batch, int64_t tokens) {
   return sum;
 }
 
+/// A lost peer says where the run stood: `what` of a step.
+template <class Call>
+auto during(const char* what, int64_t step, Call call) {
+  try {
+    return call();
+  } catch (const comm::PeerLost& lost) {
+    throw comm::PeerLost(fmt::format("{} {}: {}", what, step, lost.what()));
+  }
+}
+
 }  // namespace
 
 Trainer::Trainer(comm::ProcessGrid& grid, kernels::Device& device, Arena& arena, const io::RunOptions& options, Use use)
@@ -155,7 +165,8 @@ StepResult Trainer::train_step(const StepInput& input) {
   batches_ = input.batches;
   prepare_step();
   start_run(program_, unit_ops_);
-  const ExecutionTimes times = run_program();
+  const int64_t step = progress_.iteration + 1;
+  const ExecutionTimes times = during("step", step, [&] { return executor_->run(*this); });
   device_->synchronize();
   if (clock_) virtual_times_ = clock_->finish_step();
 
@@ -164,7 +175,9 @@ StepResult Trainer::train_step(const StepInput& input) {
   result.learning_rate = step_->learning_rate;
   result.loss_scale = step_->loss_scale;
   result.skipped = step_->skip != 0;
-  result.totals = combine(exchange_.exchange(report(input, times)), grid_->shape().pipeline);
+  const RankReport mine = report(input, times);
+  const auto reports = during("report of step", step, [&] { return exchange_.exchange(mine); });
+  result.totals = combine(reports, grid_->shape().pipeline);
   if (!std::isfinite(result.totals.loss) && !result.skipped) fail_nonfinite(result.totals.loss);
   scaler_.update(result.skipped);
   if (!result.skipped) {
@@ -175,14 +188,6 @@ StepResult Trainer::train_step(const StepInput& input) {
   progress_.consumed_samples += options_.batch.global_batch_size;
   progress_.loss_scale = scaler_.state();
   return result;
-}
-
-ExecutionTimes Trainer::run_program() {
-  try {
-    return executor_->run(*this);
-  } catch (const comm::PeerLost& lost) {
-    throw comm::PeerLost(fmt::format("step {}: {}", progress_.iteration + 1, lost.what()));
-  }
 }
 
 void Trainer::prepare_step() {
@@ -347,7 +352,7 @@ void Trainer::evaluate_step(std::span<const io::MicroBatch> batches) {
   counted_tokens_ = 0;
   refresh_weights();
   start_run(evaluation_program_, evaluation_unit_ops_);
-  evaluator_->run(*this);
+  during("evaluation after step", progress_.iteration, [&] { return evaluator_->run(*this); });
   evaluation_loss_ += take_loss_sum();
   evaluation_tokens_ += counted_tokens_;
 }

@@ -143,7 +143,6 @@ class Trainer final : private StageWork {
   /// 1-bit Adam after its warm-up.
   bool codes_momentum() const { return one_bit_adam_ && compression_->active(); }
   double global_tokens();
-  ExecutionTimes run_program();
   double exposed_s() const;  ///< of all groups, so far
   void prepare_step();
   double take_loss_sum();

@@ -112,6 +112,11 @@ void check_zero(const RunOptions& options, int64_t dp, FaultList& faults) {
     faults.add("zero-shard-group", p.zero_shard_group, fmt::format("must divide the {} dp ranks", dp),
                nearest_divisors(dp, p.zero_shard_group));
   }
+  if (p.zero_keep != parallel::KeepGathered::Forward && p.zero_stage != 3) {
+    faults.add("zero-reshard-after", parallel::name_of(p.zero_keep),
+               fmt::format("weights are whole all the time at --zero-stage {}", p.zero_stage),
+               "--zero-stage 3, or leave it out");
+  }
   if (p.zero_hpz <= 1) return;
   if (p.zero_stage != 3) {
     faults.add("zero-hpz-partition-size", p.zero_hpz,
@@ -221,6 +226,9 @@ void check_layout(const RunOptions& options, int world_size, int64_t dp, FaultLi
   check_recompute(options, faults);
   check_collectives(options.parallel, faults);
   check_zero(options, dp, faults);
+  if (options.control.fake_nodes > world_size) {
+    faults.add("fake-nodes", options.control.fake_nodes, "each needs a rank", fmt::format("at most {}", world_size));
+  }
   check_grad_sync(options, faults);
   check_schedule_length(options, dp, faults);
 }

@@ -95,21 +95,31 @@ void CpuDevice::fill(Tensor x, double value) {
   });
 }
 
+namespace {
+
+// The text is made only for a fault: a steady step takes nothing from the heap.
+void check_same_shape(const char* operation, const Tensor& x, const Tensor& y) {
+  if (x.rows() == y.rows() && x.cols() == y.cols()) return;
+  ensure(false, std::string(operation) + ": shapes differ: " + x.describe() + ", " + y.describe());
+}
+
+}  // namespace
+
 void CpuDevice::copy(Tensor x, Tensor y) {
-  ensure(x.rows() == y.rows() && x.cols() == y.cols(), "copy: shapes differ: " + x.describe() + ", " + y.describe());
+  check_same_shape("copy", x, y);
   if (x.dtype() == y.dtype()) {
     const auto size = static_cast<int64_t>(size_of(x.dtype()));
     for_runs(threads_, x, y,
              [&](char* from, char* to, int64_t n) { memmove(to, from, static_cast<size_t>(n * size)); });
     return;
   }
-  ensure(is_math_type(y.dtype()), "copy: no conversion to " + std::string(name_of(y.dtype())));
+  if (!is_math_type(y.dtype())) ensure(false, "copy: no conversion to " + std::string(name_of(y.dtype())));
   const auto convert = kernels(x.dtype()).copy[static_cast<size_t>(y.dtype())];
   for_runs(threads_, x, y, [&](char* from, char* to, int64_t n) { convert(from, to, n); });
 }
 
 void CpuDevice::add(Tensor x, Tensor y) {
-  ensure(x.rows() == y.rows() && x.cols() == y.cols(), "add: shapes differ: " + x.describe() + ", " + y.describe());
+  check_same_shape("add", x, y);
   ensure(is_math_type(y.dtype()), "add: y's dtype");
   const auto sum = kernels(x.dtype()).add[static_cast<size_t>(y.dtype())];
   for_runs(threads_, x, y, [&](char* from, char* to, int64_t n) { sum(from, to, n); });

@@ -36,6 +36,10 @@ const Case kCases[] = {
     {"--collective-algorithm tp=library --fixed-reduction-order", 2,
      "--fixed-reduction-order true: the library of --collective-algorithm tp=library sums in an order of its own; use "
      "ring, halving-doubling, tree, double-tree, hierarchical, direct or default there"},
+    {"--zero-stage 2 --zero-reshard-after step", 2,
+     "--zero-reshard-after step: weights are whole all the time at --zero-stage 2; use --zero-stage 3, or leave it "
+     "out"},
+    {"--fake-nodes 3", 2, "--fake-nodes 3: each needs a rank; use at most 2"},
     {"--pipeline-model-parallel-size 3", 8,
      "--tensor-model-parallel-size 1 x --pipeline-model-parallel-size 3 = 3 ranks per replica: must divide the 8 ranks "
      "of the "

@@ -1,0 +1,90 @@
+// A steady training step takes no memory from the heap: every operator new of this process is counted while steps run.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "tests/mpi/mpi_world.h"
+#include "tests/mpi/train_harness.h"
+
+namespace {
+std::atomic<bool> counting{false};
+std::atomic<int64_t> allocations{0};
+
+void* counted_allocation(std::size_t bytes, std::size_t alignment) {
+  if (counting.load(std::memory_order_relaxed)) ++allocations;
+  void* memory = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+}  // namespace
+
+void* operator new(std::size_t bytes) { return counted_allocation(bytes, alignof(std::max_align_t)); }
+void* operator new[](std::size_t bytes) { return counted_allocation(bytes, alignof(std::max_align_t)); }
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  return counted_allocation(bytes, static_cast<std::size_t>(alignment));
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+
+namespace triax::test {
+namespace {
+
+int64_t allocations_of_a_step(const io::RunOptions& options) {
+  TinyRun run(session(), options);
+  for (int i = 0; i < 4; ++i) run.step();
+  int64_t most = 0;
+  for (int i = 0; i < 3; ++i) {
+    const auto batches = run.next_batches();
+    allocations = 0;
+    counting = true;
+    run.trainer().train_step({batches, 0, {}});
+    counting = false;
+    most = std::max(most, allocations.load());
+  }
+  return most;
+}
+
+// The counter sees what is allocated.
+TEST(Allocations, are_counted) {
+  allocations = 0;
+  counting = true;
+  auto* value = new volatile int(3);
+  counting = false;
+  delete value;
+  EXPECT_EQ(allocations, 1);
+}
+
+struct Steady {
+  int tp = 1, pp = 1;
+  parallel::ScheduleKind schedule = parallel::ScheduleKind::OneFOneB;
+};
+
+TEST(Allocations, a_steady_step_makes_none) {
+  using enum parallel::ScheduleKind;
+  for (const Steady& layout : {Steady{}, {1, 2}, {2, 1}, {1, 2, ZeroBubbleV}, {1, 2, Interleaved}}) {
+    const int dp = session().size() / (layout.tp * layout.pp);
+    if (dp < 2) continue;
+    for (const int stage : {0, 1, 2, 3}) {
+      for (const bool overlap : {true, false}) {
+        io::RunOptions options = tiny_options({.tp = layout.tp, .pp = layout.pp, .dp = dp});
+        if (layout.schedule != OneFOneB) options.parallel.chunks = 2;
+        options.parallel.schedule = layout.schedule;
+        options.parallel.zero_stage = stage;
+        options.parallel.zero_persistence_threshold = 0;
+        options.parallel.overlap_grad_reduce = options.parallel.overlap_param_gather = overlap;
+        EXPECT_EQ(allocations_of_a_step(options), 0)
+            << "tp " << layout.tp << " pp " << layout.pp << " " << parallel::name_of(layout.schedule) << " stage "
+            << stage << " overlap " << overlap;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace triax::test
