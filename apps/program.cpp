@@ -59,7 +59,7 @@ int show(const ProgramRequest& r) {
   if (r.inside && r.program.units.empty()) {
     throw ConfigError(
         "program show --inside: nothing is gathered or reduced inside of ops; it needs all dimensions of a model (or "
-        "--model), --data-parallel-size of at least 2 and --zero-stage 2 or 3");
+        "--model) and --data-parallel-size of at least 2");
   }
   using parallel::Inside;
   if (r.format == Format::Json) {

@@ -62,7 +62,7 @@ std::vector<OptionEntry> output_entries(ProgramRequest& r) {
                    r.all_ops = text == "all";
                    return {};
                  }),
-      switch_entry("inside", "show: what happens inside of each op under ZeRO 2 and 3, op by op", r.inside),
+      switch_entry("inside", "show: what happens inside of each op: units, gathers, reductions", r.inside),
       switch_entry("describe", "explains the keys and columns", r.describe),
       path_entry("out", "writes the result there instead of stdout", r.out),
       path_entry("svg", "time: writes the picture as SVG", r.svg),

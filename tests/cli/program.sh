@@ -56,7 +56,8 @@ expect 0 'ok: 1f1b' program check "${tiny[@]}" --zero-stage 3 --zero-param-persi
 expect 0 '  0F0: GATHER block 3, GATHER block 2, F unit 0, RELEASE block 3, ' program show --inside "${tiny[@]}" --zero-stage 3 --zero-param-persistence-threshold 0
 expect 0 '{"kind":"GATHER","block":3}' program show --inside "${tiny[@]}" --zero-stage 3 --zero-param-persistence-threshold 0 --format json
 expect 2 'only show lists what happens inside of ops' program check --inside "${tiny[@]}" --zero-stage 3
-expect 2 'nothing is gathered or reduced inside of ops' program show --inside "${tiny[@]}" --zero-stage 1
+expect 2 'nothing is gathered or reduced inside of ops' program show --inside "${p4m8[@]}"
+expect 0 'B unit 0, REDUCE block 0' program show --inside "${tiny[@]}" --zero-stage 1
 
 unit=(--cost F=1,I=1,W=1)
 json_is makespan 33.0 "${p4m8[@]}" --pipeline-schedule 1f1b "${unit[@]}"
