@@ -16,6 +16,7 @@
 #include "base/version.h"
 #include "io/options/validate.h"
 #include "train/collective_task.h"
+#include "train/data_traffic.h"
 #include "train/peak.h"
 #include "train/program_builder.h"
 #include "train/replica_check.h"
@@ -199,6 +200,8 @@ void TrainingRun::say_header() const {
       "receives posted ahead {}",
       name_of(io::compute_dtype(o.control.precision)), name_of(io::state_dtype(o.control.precision)),
       o.parallel.ddp_bucket_size, o.parallel.overlap_grad_reduce ? "on" : "off", o.parallel.overlap_p2p ? "on" : "off");
+  const std::string traffic = describe_data_parallelism(held_->trainer, o, held_->grid.coord().pipeline);
+  if (!traffic.empty()) spdlog::info("{}", traffic);
   for (const std::string& note : request_.parsed.notes) spdlog::info("{}", note);
   if (!o.inert.empty()) spdlog::info("accepted, without effect: {}", fmt::join(o.inert, " "));
   spdlog::info("run directory {}", directory_.path);

@@ -2,6 +2,7 @@
 // ZeRO (arXiv 1910.02054 section 7), hybrid sharding, hpZ, Megatron's tensor and sequence parallelism (1909.08053,
 // 2205.05198), pipeline messages. All integers, all exact. Run with 2, 4 and 8 ranks.
 #include "tests/mpi/parity.h"
+#include "train/data_traffic.h"
 
 namespace triax::test {
 namespace {
@@ -21,11 +22,24 @@ Volume payload(const comm::Ledger& ledger) {
   return volume;
 }
 
-/// Of the second step, by the groups that carry tensors of the model.
+double sent_over_data(const comm::Ledger& ledger) {
+  double sent = 0;
+  for (const auto& [key, entry] : ledger.snapshot()) {
+    if (key.first.starts_with("dp")) sent += entry.sent_bytes;
+  }
+  return sent;
+}
+
+/// Of the second step, by the groups that carry tensors of the model; what was said before the run is what dp sends.
 Volume step_volume(TinyRun& run) {
   run.step();
   Volume before = payload(run.grid().ledger());
+  const double sent_before = sent_over_data(run.grid().ledger());
   run.step();
+  const train::Trainer& trainer = run.trainer();
+  const train::DataTraffic said = train::data_traffic(trainer.program(), trainer.gradient_sync().plan().shards,
+                                                      run.grid().coord().pipeline, kWidth, kWidth);
+  EXPECT_DOUBLE_EQ(said.total(), sent_over_data(run.grid().ledger()) - sent_before);
   Volume step;
   for (const auto& [key, bytes] : payload(run.grid().ledger())) {
     if (bytes != before[key] && key.first != "world" && key.first != "model_parallel") step[key] = bytes - before[key];
