@@ -68,6 +68,7 @@ std::vector<model::StageMemory> memory_by_formula(const io::RunOptions& options,
   request.activations.element_bytes = request.widths.weights;
   request.activations.statistic_bytes = static_cast<int64_t>(size_of(io::state_dtype(options.control.precision)));
   request.zero = terms.zero;
+  request.prefetch = io::unit_options_of(options).prefetch;
   request.bucket_parameters = p.ddp_bucket_size;
   const parallel::ScheduleOptions schedule = io::schedule_options_of(options);
   std::vector<model::StageMemory> stages;
