@@ -121,6 +121,7 @@ void set_zero(MemRequest& r, int64_t d) {
   if (r.shard_group > 0) zero.shard_group = r.shard_group;
   if (r.hpz_partition > 1) zero.parameter_group = r.hpz_partition;
   if (r.grads_in_bf16) r.terms.gradients = plan::GradientStorage::Bf16;
+  r.options.parallel.zero_stage = zero.stage;  // for the rules of other options
 }
 
 int64_t replicas_of(const MemRequest& r) {

@@ -104,7 +104,8 @@ class PositionUnitOps {
     const bool collects = program_.unit_options.shards_gradients;  // else gradients have memory of their own
     if (collects && !state.collected) return fault(at_, "reduces what was never collected");
     if (state.reduced) return fault(at_, "reduced twice, first by " + text(*state.reduced));
-    if (collects && !state.written) fault(at_, "reduces a bucket to which no unit has added since " + text(*state.collected));
+    if (collects && !state.written)
+      fault(at_, "reduces a bucket to which no unit has added since " + text(*state.collected));
     state.reduced = at_;
   }
   void finish(BlockState& state) {

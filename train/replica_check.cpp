@@ -114,8 +114,8 @@ void check_replicas(const parallel::ParameterStore& store, const Optimizer* opti
       } else if (p.spec.replicas > 1) {
         kv.push_back({&p, &array});
       }
-      // Below stage 2 the copies lie in unlike blocks, and are cut unlike.
-      if (p.tied && (!array.sharded || plan.shards.options.stage >= 2)) tied.push_back({&p, &array});
+      // Sharded, each copy is a block of its own, cut alike on both sides.
+      if (p.tied) tied.push_back({&p, &array});
     }
   }
   std::string fault;

@@ -120,5 +120,10 @@ expect 0 '"exact_micro_batches": 16' mem "${llama[@]}" --num-microbatches 512 --
 # What the trainer does not do is counted by formula all the same, and the reason is said.
 expect 0 'exact: the trainer does not take this run: --grad-reduce-in-bf16' mem "${llama[@]}" --num-microbatches 8 --grad-reduce-in-bf16
 
+tiny=(--num-layers 4 --hidden-size 32 --num-attention-heads 4 --seq-length 16 --vocab-size 101 --micro-batch-size 1)
+tiny+=(--data-parallel-size 4 --num-microbatches 4 --zero-param-persistence-threshold 0)
+expect 0 'stage 0 peaks at' mem "${tiny[@]}" --zero-stage 3 --zero-reshard-after step
+expect 2 'weights are whole all the time at --zero-stage 2' mem "${tiny[@]}" --zero-stage 2 --zero-reshard-after step
+
 [ $faults -eq 0 ] || exit 1
 echo ok

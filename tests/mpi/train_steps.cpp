@@ -181,7 +181,6 @@ TEST(ReplicaCheck, both_copies_of_the_embedding_on_one_rank) {
       TinyRun run(session(), options);
       run.step();
       run.trainer().gather_weights();
-      // Under stage 1 the copies are cut unlike, and only the whole weights are compared.
       if (inject.empty()) {
         EXPECT_NO_THROW(check(run)) << stage;
       } else {
