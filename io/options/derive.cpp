@@ -25,6 +25,7 @@ class Deriver {
     clock();
     recompute();
     zero();
+    bucket();
     sequence_parallel();
     tensorboard();
     tokenizer_files();
@@ -135,6 +136,22 @@ class Deriver {
     }
     options_.parallel.schedule =
         options_.parallel.chunks > 1 ? parallel::ScheduleKind::Interleaved : parallel::ScheduleKind::OneFOneB;
+  }
+
+  // Buckets in bytes: of gradients in their own width.
+  void bucket() {
+    if (!given("bucket-cap-mb")) return;
+    const std::string word = value("bucket-cap-mb");
+    const std::optional<double> mib = parse_real(word);
+    if (!mib || !(*mib > 0) || *mib > 1e6) {
+      faults_.push_back(fmt::format("--bucket-cap-mb {}: must be a number of MiB, above 0 and at most 1e6", word));
+    } else if (given("ddp-bucket-size")) {
+      faults_.push_back(fmt::format("--bucket-cap-mb {} and --ddp-bucket-size {}: give one of the two", word,
+                                    value("ddp-bucket-size")));
+    } else {
+      const auto width = static_cast<double>(size_of(state_dtype(options_.control.precision)));
+      options_.parallel.ddp_bucket_size = std::max<int64_t>(1, static_cast<int64_t>(*mib * 1048576.0 / width));
+    }
   }
 
   // Megatron-LM's and FSDP's words for the stages of ZeRO. Words that mean different stages are a fault.

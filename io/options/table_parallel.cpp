@@ -193,6 +193,8 @@ std::vector<OptionEntry> parallel_entries() {
                "scatter-gather-tensors-in-pipeline", kGroup, [](auto& o) -> auto& { return o.parallel.scatter_gather; },
                "each tp rank sends 1/t of an activation to the next stage, which gathers it (off unlike Megatron: it "
                "pays where stages are joined by slow links)"),
+           derived_option("bucket-cap-mb", ValueKind::Value, kGroup, "MIB",
+                          "the same in MiB of gradients (PyTorch's DistributedDataParallel)"),
            other_names(integer_option(
                            "ddp-bucket-size", kGroup, {1, kMostCount},
                            [](auto& o) -> auto& { return o.parallel.ddp_bucket_size; },

@@ -137,6 +137,21 @@ TEST(Parse, zero_stages_by_every_name) {
   EXPECT_NE(fault_of({"--data-parallel-sharding-strategy", "all"}).find("must be no_shard, optim"), std::string::npos);
 }
 
+TEST(Parse, buckets_in_parameters_or_in_mebibytes) {
+  const auto size = [](const std::vector<std::string>& words) {
+    std::vector<std::string> all{"--mock-data"};
+    all.insert(all.end(), words.begin(), words.end());
+    return parse_options(all).options.parallel.ddp_bucket_size;
+  };
+  EXPECT_EQ(size({"--ddp-bucket-size", "1000"}), 1000);
+  EXPECT_EQ(size({"--bucket-cap-mb", "25"}), 25 * 1048576 / 4);
+  EXPECT_EQ(size({"--bucket-cap-mb", "0.5", "--bf16"}), 131072);  // gradients are fp32
+  EXPECT_EQ(size({"--bucket-cap-mb", "1", "--fp64"}), 131072);
+  EXPECT_NE(fault_of({"--bucket-cap-mb", "0"}).find("must be a number of MiB"), std::string::npos);
+  EXPECT_NE(fault_of({"--bucket-cap-mb", "1", "--ddp-bucket-size", "7"}).find("give one of the two"),
+            std::string::npos);
+}
+
 TEST(Parse, refused_options_give_their_reason_and_their_harmless_value_passes) {
   EXPECT_NE(fault_of({"--context-parallel-size", "2"}).find("context parallelism is not in this version"),
             std::string::npos);
