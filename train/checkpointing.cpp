@@ -236,8 +236,9 @@ std::string Checkpointing::save(const RunState& run, const std::string& why) {
   if (control.save.empty() || trainer_->optimizer() == nullptr || saved_at_ == progress.iteration) return {};
   const Stopwatch watch;
   std::string earlier;
-  if (running_.valid()) {
-    double busy = running_.wait_for(std::chrono::seconds(0)) == std::future_status::ready ? 0 : 1;
+  if (unsettled_) {  // on all ranks or on none, whatever check() saw here
+    const bool done = !running_.valid() || running_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+    double busy = done ? 0 : 1;
     grid_->world().all_reduce(Tensor(&busy, DType::Float64, {1}), comm::ReduceOp::Max).wait();
     if (busy != 0 && control.async_save_busy == io::AsyncBusy::Skip && why == "interval") {
       return fmt::format("iteration {} is not saved: iteration {} is still being written (--async-save-busy skip)",
@@ -256,6 +257,7 @@ std::string Checkpointing::save(const RunState& run, const std::string& why) {
   if (in_background()) {
     stage(job.pieces);
     running_iteration_ = progress.iteration;
+    unsettled_ = true;
     running_ = std::async(std::launch::async, [this, job = std::move(job)] { save_checkpoint(grid_->control(), job); });
     return fmt::format("{}saving iteration {} ({}): copied in {:.3f} s", earlier, progress.iteration, why,
                        watch.elapsed_s());
@@ -266,12 +268,13 @@ std::string Checkpointing::save(const RunState& run, const std::string& why) {
 }
 
 void Checkpointing::check() {
-  if (running_.valid() && running_.wait_for(std::chrono::seconds(0)) == std::future_status::ready) finish();
+  if (running_.valid() && running_.wait_for(std::chrono::seconds(0)) == std::future_status::ready) running_.get();
 }
 
 std::string Checkpointing::finish() {
-  if (!running_.valid()) return {};
-  running_.get();
+  if (!unsettled_) return {};
+  if (running_.valid()) running_.get();
+  unsettled_ = false;
   return fmt::format("saved iteration {} in {}", running_iteration_, options_.control.save);
 }
 

@@ -74,6 +74,7 @@ class Checkpointing {
   std::optional<io::DirectoryLock> lock_;
   Buffer staging_;
   std::future<void> running_;
+  bool unsettled_ = false;  ///< a save was begun that no later save() or finish() has waited for: alike on all ranks
   int64_t running_iteration_ = 0;
   RunState loaded_;
   int64_t loaded_iteration_ = 0;

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "io/checkpoint/index.h"
 #include "io/checkpoint/verify.h"
@@ -234,6 +235,26 @@ TEST(Checkpoint, a_second_save_waits_or_is_skipped) {
     }
     run.run.grid().world().barrier();
   }
+}
+
+/// Some ranks have seen the end of the save before, others not: the next one is still one of all ranks.
+TEST(Checkpoint, a_save_whose_end_only_some_ranks_have_seen_keeps_them_together) {
+  const SharedDirectory directory;
+  io::RunOptions options = options_of({.dp = session().size()}, Precision::Fp32, directory.path("seen"));
+  options.control.async_save = true;
+  SavedRun run(options);
+  for (int i = 0; i < 3; ++i) {
+    run.checkpoints.save({}, "interval");
+    while (io::tracked_step(options.control.save) != i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    for (int poll = 0; poll < 50 && session().rank() % 2 == 1; ++poll) {
+      run.checkpoints.check();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    steps(run, 1);
+  }
+  EXPECT_THAT(run.checkpoints.finish(), HasSubstr("saved iteration 2"));
+  EXPECT_EQ(run.checkpoints.finish(), "");
+  run.run.grid().world().barrier();
 }
 
 TEST(Checkpoint, a_failed_save_is_told_on_all_ranks_and_keeps_the_one_before) {
