@@ -104,6 +104,23 @@ std::string fault_of_file(const std::string& directory, const FileChecksumLine& 
   }
 }
 
+/// Files of the checkpoint that the checksum file says nothing about: nothing could be found in them.
+std::vector<std::string> unlisted_files(const std::string& path, const std::vector<FileChecksumLine>& lines,
+                                        CheckpointReader* reader) {
+  std::set<std::string> files{kIndexFile};
+  if (reader != nullptr) {
+    for (const TensorInfo& t : reader->tensors()) {
+      for (const auto& part : reader->parts(t)) files.insert(part.file);
+    }
+  }
+  for (const FileChecksumLine& line : lines) files.erase(line.file);
+  std::vector<std::string> faults;
+  for (const std::string& file : files) {
+    faults.push_back(fmt::format("{}/{} is damaged: it has no checksum of {}", path, kChecksumFile, file));
+  }
+  return faults;
+}
+
 std::vector<std::string> faults_of(const std::string& path, int index, int count) {
   std::optional<CheckpointReader> reader;
   std::vector<std::string> faults;
@@ -118,6 +135,7 @@ std::vector<std::string> faults_of(const std::string& path, int index, int count
     return {};
   }
   const std::vector<FileChecksumLine> lines = read_checksum_file(path);
+  if (index == 0) faults = unlisted_files(path, lines, reader ? &*reader : nullptr);
   for (size_t i = 0; i < lines.size(); ++i) {
     if (static_cast<int>(i) % count != index) continue;
     const std::string fault = fault_of_file(path, lines[i], reader ? &*reader : nullptr);

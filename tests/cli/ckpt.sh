@@ -99,6 +99,11 @@ for copying in "reshard damaged copied --shards 3" "export damaged copied.h5 --f
   [ -z "$(ls -d copied* 2>/dev/null)" ] || fail "ckpt $copying left $(ls -d copied*)"
 done
 copy
+sed -i '/shard_00001/d' damaged/iter_0000009/checksums.xxh128
+"$triax" ckpt verify damaged >verified
+expect_code 4 $? "verify without a checksum"
+grep -q 'checksums.xxh128 is damaged: it has no checksum of shard_00001.h5$' verified || fail "$(cat verified)"
+copy
 truncate -s -1000 $shard
 "$triax" ckpt verify damaged >verified
 expect_code 4 $? "verify of a cut file"
