@@ -42,6 +42,7 @@ struct ParallelOptions {
   int64_t zero_persistence_threshold = 100'000;
   int zero_prefetch = 1;  ///< units
   parallel::KeepGathered zero_keep = parallel::KeepGathered::Forward;
+  bool zero_quantized_weights = false;  ///< stage 3: gathers carry int8 codes
   bool overlap_grad_reduce = true;
   bool overlap_param_gather = true;
   bool overlap_p2p = true;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "kernels/compression.h"
+
 namespace triax::train {
 namespace {
 
@@ -11,10 +13,21 @@ using parallel::UnitOpKind;
 
 double part_sent(int ranks) { return static_cast<double>(ranks - 1) / ranks; }
 
+/// Of one rank, for one block over the shard group.
+double gather_sent(const parallel::ShardPlan& plan, int block, const TrafficWidths& widths) {
+  const int64_t piece = plan.blocks[static_cast<size_t>(block)].range.size() / plan.options.group;
+  kernels::CodeSegment coded;
+  coded.count = coded.row_length = piece;
+  coded.block_length = widths.code_block;
+  const int64_t bytes =
+      widths.code_block > 0 ? kernels::packed_bytes(kernels::Codec::Int8, coded) : piece * widths.weight;
+  return static_cast<double>(bytes * (plan.options.group - 1));
+}
+
 }  // namespace
 
 DataTraffic data_traffic(const parallel::Program& program, const parallel::ShardPlan& plan, int position,
-                         int64_t gradient_width, int64_t weight_width) {
+                         const TrafficWidths& widths) {
   const parallel::ShardOptions& o = plan.options;
   const bool all_of_data = o.stage > 0 && o.states == StateSharding::AllOfData;
   const auto elements = [&](int block) {
@@ -23,8 +36,8 @@ DataTraffic data_traffic(const parallel::Program& program, const parallel::Shard
   const double shard = part_sent(o.group);
   // Of a block, what is done over the replicas of a shard.
   const double replica = part_sent(o.replicas) / o.group;
-  const auto gradient = static_cast<double>(gradient_width);
-  const auto weight = static_cast<double>(weight_width);
+  const auto gradient = static_cast<double>(widths.gradient);
+  const auto weight = static_cast<double>(widths.weight);
   DataTraffic sum;
   for (const parallel::Op& op : program.positions[static_cast<size_t>(position)]) {
     if (op.kind == OpKind::ReduceGradients) {
@@ -39,7 +52,7 @@ DataTraffic data_traffic(const parallel::Program& program, const parallel::Shard
   if (!o.shards_gradients()) return sum;
   for (const auto& list : parallel::unit_ops(program, position)) {
     for (const parallel::UnitOp& op : list) {
-      if (op.kind == UnitOpKind::Gather) sum.weights += shard * elements(op.block) * weight;
+      if (op.kind == UnitOpKind::Gather) sum.weights += gather_sent(plan, op.block, widths);
       if (op.kind == UnitOpKind::Reduce) {
         sum.gradients += (shard + (all_of_data ? replica : 0)) * elements(op.block) * gradient;
       }
@@ -57,9 +70,11 @@ std::string describe_data_parallelism(const Trainer& trainer, const io::RunOptio
                ? std::string()
                : fmt::format("--zero-stage {}: nothing to share with one dp rank", options.parallel.zero_stage);
   }
-  const DataTraffic sent = data_traffic(trainer.program(), plan, position,
-                                        static_cast<int64_t>(size_of(io::state_dtype(options.control.precision))),
-                                        static_cast<int64_t>(size_of(io::compute_dtype(options.control.precision))));
+  TrafficWidths widths;
+  widths.gradient = static_cast<int64_t>(size_of(io::state_dtype(options.control.precision)));
+  widths.weight = static_cast<int64_t>(size_of(io::compute_dtype(options.control.precision)));
+  if (options.parallel.zero_quantized_weights) widths.code_block = options.parallel.compression.block();
+  const DataTraffic sent = data_traffic(trainer.program(), plan, position, widths);
   std::string text = fmt::format("ZeRO {} over {} dp ranks", o.stage, dp);
   if (o.states == StateSharding::AllOfData && o.stage == 3) {
     text += fmt::format(", weights cut over {} (hpZ)", o.group);

@@ -17,9 +17,14 @@ struct DataTraffic {
   double total() const { return gradients + weights; }
 };
 
-/// Widths in bytes of a gradient and a weight. Without compression.
+/// Widths in bytes.
+struct TrafficWidths {
+  int64_t gradient = 4, weight = 4;
+  int64_t code_block = 0;  ///< gathered weights travel as int8 with a scale per that many elements; 0: as they are
+};
+/// Without compression of gradients.
 DataTraffic data_traffic(const parallel::Program& program, const parallel::ShardPlan& plan, int position,
-                         int64_t gradient_width, int64_t weight_width);
+                         const TrafficWidths& widths);
 
 /// "ZeRO 3 over 8 dp ranks: a rank sends 1.23 MB of gradients and 4.56 MB of weights per step ...": stage, sharding,
 /// what accumulation costs (stages 2 and 3 pay in each of the m micro-batches) and what to do about it. Of this rank.

@@ -1,5 +1,9 @@
 #include "train/parameter_gather.h"
 
+#include <algorithm>
+
+#include "base/error.h"
+
 namespace triax::train {
 
 using parallel::FlatRange;
@@ -38,6 +42,19 @@ void ParameterGather::start(State& state, comm::Work work) {
   state.pending = true;
 }
 
+void ParameterGather::quantize(int64_t block_length) {
+  if (device_->compression() == nullptr) {
+    throw ConfigError("--zero-quantized-weights: the device has no codes; use --device cpu, or leave it out");
+  }
+  int64_t longest = 0;
+  for (const ShardBlock& b : plan_->blocks) {
+    if (b.gathered) longest = std::max(longest, b.range.size() / plan_->options.group);
+  }
+  if (longest == 0) return;  // nothing is held in shards
+  coded_ = std::make_unique<comm::CodedGather>(grid_->shard(), *device_, *arena_, kernels::Codec::Int8, block_length,
+                                               store_->weight_dtype(), longest);
+}
+
 void ParameterGather::refresh(int block) {
   State& state = states_[static_cast<size_t>(block)];
   const ShardBlock& b = plan_->blocks[static_cast<size_t>(block)];
@@ -60,7 +77,15 @@ void ParameterGather::gather(int block) {
   const ShardBlock& b = plan_->blocks[static_cast<size_t>(block)];
   finish(state, b);  // its shard may still be on its way (hpZ)
   state.memory = arena_->allocate(store_->weight_dtype(), b.range.size(), MemoryCategory::Communication);
-  const Tensor shard = store_->weight(plan_->shard_of(b, grid_->shard().rank()));
+  const FlatRange own = plan_->shard_of(b, grid_->shard().rank());
+  const Tensor shard = store_->weight(own);
+  if (coded_) {
+    const Tensor values = state.memory.view(store_->weight_dtype(), {b.range.size()});
+    device_->copy(shard, values.range(own.begin - b.range.begin, own.end - b.range.begin));
+    const int64_t bytes = coded_->message_bytes(own.size());
+    state.message = arena_->allocate(static_cast<size_t>(bytes), MemoryCategory::Communication);
+    return start(state, coded_->start(values, state.message.view(DType::UInt8, {bytes})));
+  }
   device_->synchronize();
   start(state, grid_->shard().all_gather(shard, state.memory.view(store_->weight_dtype(), {b.range.size()})));
 }
@@ -98,6 +123,12 @@ void ParameterGather::finish(State& state, const ShardBlock& block) {
   for (comm::Work& work : state.work) work.wait();
   state.work.clear();
   state.pending = false;
+  if (state.message) {
+    const int64_t bytes = coded_->message_bytes(block.range.size() / plan_->options.group);
+    coded_->finish(state.memory.view(store_->weight_dtype(), {block.range.size()}),
+                   state.message.view(DType::UInt8, {bytes}));
+    state.message.reset();
+  }
   if (state.memory) store_->bind_weights(block.range, state.memory.view(store_->weight_dtype(), {block.range.size()}));
 }
 

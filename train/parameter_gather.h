@@ -2,9 +2,11 @@
 // what is held in shards is whole while it is used (stage 3).
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "base/memory.h"
+#include "comm/compression/coded_gather.h"
 #include "comm/process_grid.h"
 #include "kernels/device.h"
 #include "parallel/shard_plan.h"
@@ -19,6 +21,10 @@ class ParameterGather {
   ParameterGather(const parallel::ShardPlan& plan, parallel::ParameterStore& store, comm::ProcessGrid& grid,
                   kernels::Device& device, Arena& arena, Overlap overlap);
 
+  /// From now on gather() sends int8 codes with one scale per `block_length` elements (qwZ, arXiv 2306.10209 section
+  /// 3.1): every rank, the owner too, computes with what the code says; shards stay exact. Throws ConfigError on a
+  /// device without codes.
+  void quantize(int64_t block_length);
   /// From owned pieces to what each rank holds of the block: all-gather over replica() to shards (hpZ), then, where the
   /// block is resident, over shard(): (g-1)/g psi sent per rank.
   void refresh(int block);
@@ -40,7 +46,8 @@ class ParameterGather {
  private:
   struct State {
     std::vector<comm::Work> work;
-    Buffer memory;  ///< of a gathered block
+    Buffer memory;   ///< of a gathered block
+    Buffer message;  ///< its codes on the way
     bool pending = false;
   };
   void finish(State& state, const parallel::ShardBlock& block);
@@ -52,6 +59,7 @@ class ParameterGather {
   kernels::Device* device_;
   Arena* arena_;
   Overlap overlap_;
+  std::unique_ptr<comm::CodedGather> coded_;
   std::vector<State> states_;                  ///< [block]
   std::vector<std::vector<int>> unit_blocks_;  ///< [unit]
 };

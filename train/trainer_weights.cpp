@@ -16,6 +16,9 @@ void Trainer::build_storage() {
   const parallel::ShardPlan& cut = sync_->plan().shards;
   gather_ = std::make_unique<ParameterGather>(cut, store_, *grid_, *device_, *arena_,
                                               overlap(options_.parallel.overlap_param_gather));
+  if (options_.parallel.zero_quantized_weights && cut.options.stage == 3) {
+    gather_->quantize(options_.parallel.compression.block());
+  }
   if (units_) units_->attach(*sync_, *gather_);
   if (use_ != Use::Train) return;
   schedule_ = make_lr_schedule(options_.optimizer, options_.batch);

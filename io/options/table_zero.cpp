@@ -51,6 +51,12 @@ std::vector<OptionEntry> zero_entries() {
                       "stage 3: gathered weights are freed after each use, after the micro-batch's backward, or after "
                       "the last use in the step: memory against traffic"),
                   "", "parallelism.fsdp_reshard_after_forward"),
+      other_names(
+          switch_option(
+              "zero-quantized-weights", kGroup, [](auto& o) -> auto& { return o.parallel.zero_quantized_weights; },
+              "stage 3: weights are gathered as int8 with one scale per --grad-compression-block elements "
+              "(ZeRO++ qwZ); shards and masters stay exact"),
+          "zero_optimization.zero_quantized_weights", ""),
       other_names(switch_option(
                       "overlap-param-gather", kGroup, [](auto& o) -> auto& { return o.parallel.overlap_param_gather; },
                       "gather weights while the forward and backward passes run (on unlike Megatron)"),

@@ -117,6 +117,12 @@ void check_zero(const RunOptions& options, int64_t dp, FaultList& faults) {
                fmt::format("weights are whole all the time at --zero-stage {}", p.zero_stage),
                "--zero-stage 3, or leave it out");
   }
+  if (p.zero_quantized_weights && p.zero_stage != 3) {
+    faults.text(
+        fmt::format("--zero-quantized-weights: --zero-stage {} gathers weights once in a step and keeps them; "
+                    "use --zero-stage 3, or leave it out",
+                    p.zero_stage));
+  }
   if (p.zero_hpz <= 1) return;
   if (p.zero_stage != 3) {
     faults.add("zero-hpz-partition-size", p.zero_hpz,

@@ -37,8 +37,10 @@ Volume step_volume(TinyRun& run) {
   const double sent_before = sent_over_data(run.grid().ledger());
   run.step();
   const train::Trainer& trainer = run.trainer();
+  train::TrafficWidths widths{kWidth, kWidth, 0};
+  if (run.options().parallel.zero_quantized_weights) widths.code_block = run.options().parallel.compression.block();
   const train::DataTraffic said = train::data_traffic(trainer.program(), trainer.gradient_sync().plan().shards,
-                                                      run.grid().coord().pipeline, kWidth, kWidth);
+                                                      run.grid().coord().pipeline, widths);
   EXPECT_DOUBLE_EQ(said.total(), sent_over_data(run.grid().ledger()) - sent_before);
   Volume step;
   for (const auto& [key, bytes] : payload(run.grid().ledger())) {
@@ -144,6 +146,26 @@ TEST(ZeroVolume, hybrid_and_hpz_bytes) {
                             {{"dp_replica", Operation::ReduceScatter}, m * b.all / g * kWidth},
                             {{"dp_shard", Operation::AllGather}, m * (b.all + b.layers) * kWidth},
                             {{"dp_replica", Operation::AllGather}, b.all / g * kWidth}}));
+}
+
+/// qwZ: a gather carries a byte per element and a scale per block. The loss stays near that of exact weights, and all
+/// ranks compute with the same bits.
+TEST(ZeroVolume, quantized_weights) {
+  const int d = session().size();
+  io::RunOptions options = zero_options({TinyModel::T1, Head::Untied, 1, 1, 1, d}, 3, 2);
+  TinyRun exact(session(), options);
+  const double reference = exact.step().totals.loss;
+  options.parallel.zero_quantized_weights = true;
+  TinyRun coded(session(), options);
+  const double loss = coded.step().totals.loss;
+  EXPECT_NE(loss, reference);
+  EXPECT_NEAR(loss, reference, 1e-2 * reference);
+  TinyRun run(session(), options);
+  const Volume volume = step_volume(run);  // what is said before equals what is sent
+  const Blocks b = blocks_of(run);
+  const int64_t exact_bytes = 2 * (b.all + b.layers) * kWidth;
+  EXPECT_LT((volume.at({"dp", Operation::AllGather})), exact_bytes / 6);
+  expect_forecast_memory(run);
 }
 
 /// Small tensors that stay resident cost one gather in a step.
