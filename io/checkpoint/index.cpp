@@ -104,6 +104,9 @@ void write_shard_table(hid_t file, const std::vector<ShardSummary>& shards) {
     AttributeWriter attribute(group);
     attribute("size_bytes", shard.size_bytes);
     attribute("xxh128", shard.checksum);
+    std::map<std::string, uint64_t> boxes;
+    for (const StoredBox& box : shard.boxes) boxes[box.dataset] = box.checksum;
+    attribute("boxes_xxh3", boxes_checksum(boxes));
     H5Gclose(group);
   }
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <optional>
@@ -12,6 +13,7 @@
 #include "io/checkpoint/checksum.h"
 #include "io/checkpoint/convert.h"
 #include "io/checkpoint/index.h"
+#include "io/checkpoint/shard.h"
 #include "io/weights/attributes.h"
 
 namespace triax::io {
@@ -124,11 +126,43 @@ struct CheckpointReader::Impl {
 
   std::string where(const TensorInfo& t) const { return fmt::format("{}: {} of {}", path, t.kind, t.name); }
 
+  /// The shard holds what this index was written for (an index of an earlier format does not say).
+  void check_boxes(hid_t file, const TensorInfo& t, const std::string& name) {
+    const std::string entry = "/shards/" + name;
+    if (H5Lexists(index.get(), "/shards", H5P_DEFAULT) <= 0 ||
+        H5Lexists(index.get(), entry.c_str(), H5P_DEFAULT) <= 0 ||
+        H5Aexists_by_name(index.get(), entry.c_str(), "boxes_xxh3", H5P_DEFAULT) <= 0) {
+      return;
+    }
+    const hid_t group = TRIAX_H5(H5Gopen2(index.get(), entry.c_str(), H5P_DEFAULT));
+    std::string expected;
+    AttributeReader(group, path)("boxes_xxh3", expected);
+    H5Gclose(group);
+    std::map<std::string, uint64_t> found;
+    for (const std::string& kind : members(file)) {
+      const hid_t tensors_of_kind = TRIAX_H5(H5Gopen2(file, kind.c_str(), H5P_DEFAULT));
+      for (const std::string& tensor : members(tensors_of_kind)) {
+        const std::string dataset = "/" + kind + "/" + tensor;
+        const Hdf5Dataset open(TRIAX_H5(H5Dopen2(file, dataset.c_str(), H5P_DEFAULT)));
+        std::string checksum;
+        AttributeReader(open.get(), directory + "/" + name)("xxh3_64", checksum);
+        found[dataset] = std::strtoull(checksum.c_str(), nullptr, 16);
+      }
+      H5Gclose(tensors_of_kind);
+    }
+    if (boxes_checksum(found) == expected) return;
+    throw RunTimeError(fmt::format(
+        "{}: {}/{} is a shard of another save: its tensors are not those that the index lists; put the shard of this "
+        "save back, or load another step",
+        where(t), directory, name));
+  }
+
   hid_t open_part(const TensorInfo& t, const Part& part) {
     if (part.file.empty()) return index.get();
     const auto found = files.find(part.file);
     if (found != files.end()) return found->second.get();
     Hdf5File file = open_file(directory + "/" + part.file, where(t));
+    check_boxes(file.get(), t, part.file);
     return files.emplace(part.file, std::move(file)).first->second.get();
   }
 

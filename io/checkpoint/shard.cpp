@@ -180,4 +180,13 @@ ShardSummary ShardWriter::commit() {
   return {path_.substr(path_.rfind('/') + 1), sums.size_bytes, sums.whole, std::move(boxes_)};
 }
 
+std::string boxes_checksum(std::map<std::string, uint64_t> checksum_of_dataset) {
+  Checksum sum;
+  for (const auto& [dataset, checksum] : checksum_of_dataset) {
+    const std::string line = dataset + " " + checksum_text(checksum) + "\n";
+    sum.add(line.data(), line.size());
+  }
+  return checksum_text(sum.value());
+}
+
 }  // namespace triax::io

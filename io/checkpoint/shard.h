@@ -35,6 +35,10 @@ struct ShardSummary {
 std::string to_json(const ShardSummary& summary);
 ShardSummary shard_from_json(const std::string& text);
 
+/// One checksum of all datasets of a shard: of their names and their own checksums, in the order of names. The index
+/// holds it, so that a shard of another save is found out when it is opened.
+std::string boxes_checksum(std::map<std::string, uint64_t> checksum_of_dataset);
+
 /// Where a save stands; tests stop it there.
 enum class SavePoint {
   FirstByte,

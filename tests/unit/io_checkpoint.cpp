@@ -221,6 +221,20 @@ TEST_F(Written, a_newer_version_is_refused) {
   EXPECT_THAT(read_error(left_spec), HasSubstr("version 2 of the checkpoint format, this program reads up to 1"));
 }
 
+TEST_F(Written, a_shard_of_another_save_is_named) {
+  // The same tensors and boxes, other values: sizes, shapes and its own checksums all fit.
+  std::vector<double> right = values_of(right_spec, 1);
+  std::vector<double> bias = values_of(bias_spec, 0.5);
+  const int64_t cut = 301 * 40 + 17;
+  std::filesystem::remove(path(shard_name(1)));
+  ShardWriter shard(path(shard_name(1)), 1 << 20);
+  shard.write(piece_of(kWeight, "a.weight", right_spec, right, cut, 1000 * 40));
+  shard.write(piece_of(kExpAvg, "b.bias", bias_spec, bias, 0, 33));
+  shard.commit();
+  EXPECT_THAT(read_error(spec_of({1000, 100}, -1, 0, 1000)),
+              testing::HasSubstr("shard_00001.h5 is a shard of another save"));
+}
+
 TEST(Index, refuses_holes_and_overlaps) {
   const test::TemporaryDirectory directory;
   const CheckpointHeader header;
