@@ -65,7 +65,7 @@ expect 2 'must divide the 4 ranks' ranks 4 "$triax" topo --tensor-model-parallel
 expect 2 'did you mean --hidden-size?' ranks 2 "${train[@]}" --hidden 7
 expect 2 '2 faults in the run:' ranks 2 "${train[@]}" --min-lr 1 --micro-batch-size 3
 expect_once 'faults in the run' ranks 4 "${train[@]}" --min-lr 1 --micro-batch-size 3
-expect 2 'sharded optimizer states are not in this version' ranks 2 "${train[@]}" --use-distributed-optimizer
+expect 2 'must divide the 2 dp ranks' ranks 2 "${train[@]}" --use-distributed-optimizer --zero-shard-group 3
 expect 2 'or --mock-data for made-up tokens' ranks 2 "${train[@]}" --no-mock-data
 [ ! -e runs ] || fault 'a refused run left a run directory'
 
