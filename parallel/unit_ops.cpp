@@ -164,7 +164,7 @@ class Expansion {
     }
     for (size_t k = begin; k < end; ++k) {
       list.insert(list.end(), before_[k].begin(), before_[k].end());
-      if (options_.shards_gradients) collect(list, k, begin, end);
+      if (options_.shards_gradients) collect(list, k, begin);
       list.push_back({UnitOpKind::Run, -1, steps_[k].use});
       list.insert(list.end(), after_[k].begin(), after_[k].end());
       if (options_.shards_gradients) {
@@ -181,7 +181,7 @@ class Expansion {
   }
 
   /// Before the first use in this op that adds to a block's gradients.
-  void collect(std::vector<UnitOp>& list, size_t k, size_t begin, size_t) {
+  void collect(std::vector<UnitOp>& list, size_t k, size_t begin) {
     for (size_t b = 0; b < units_.blocks.size(); ++b) {
       const PositionUnits::Block& block = units_.blocks[b];
       if (!adds_to(block, steps_[k].use)) continue;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "kernels/compression.h"
 
 namespace triax::train {
@@ -83,6 +85,16 @@ std::string describe_data_parallelism(const Trainer& trainer, const io::RunOptio
   }
   text += fmt::format(": a rank sends {:.3f} MB of gradients and {:.3f} MB of weights per step", sent.gradients * 1e-6,
                       sent.weights * 1e-6);
+  if (o.stage == 3) {
+    const bool gathers = std::any_of(plan.blocks.begin(), plan.blocks.end(), [](const auto& b) { return b.gathered; });
+    if (!gathers) {
+      text +=
+          "; all weights stay whole: no tensor has --zero-param-persistence-threshold elements, or the shard group is "
+          "one rank";
+    } else if (widths.code_block > 0) {
+      text += fmt::format("; weights travel as int8 with a scale per {} elements", widths.code_block);
+    }
+  }
   const int64_t m = options.batch.num_micro_batches;
   if (o.shards_gradients() && m > 1) {
     text +=

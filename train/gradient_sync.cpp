@@ -144,7 +144,7 @@ int64_t GradientSync::longest(const std::vector<size_t> SyncPlan::ChunkPlan::*li
 void GradientSync::start_step() {
   for (Bucket& bucket : buckets_) bucket.first = true;
   std::fill(started_.begin(), started_.end(), char{0});
-  device_->fill(store_->held_grads(), 0);
+  if (!collects()) device_->fill(store_->held_grads(), 0);  // else the first bucket of a step overwrites them
 }
 
 void GradientSync::sum_packed(const std::vector<size_t>& indices, comm::Communicator& group, Tensor pack) {

@@ -196,10 +196,11 @@ void TrainingRun::say_header() const {
                parallel::hash_of(program), program.schedule, program.num_micro_batches, o.batch.micro_batch_size,
                o.model.seq_length, o.batch.global_batch_size);
   spdlog::info(
-      "{} parameters, gradients and optimizer state in {}; gradient buckets of {} parameters, overlap {}; "
-      "receives posted ahead {}",
+      "{} parameters, gradients and optimizer state in {}; gradients reduced {}, overlap {}; receives posted ahead {}",
       name_of(io::compute_dtype(o.control.precision)), name_of(io::state_dtype(o.control.precision)),
-      o.parallel.ddp_bucket_size, o.parallel.overlap_grad_reduce ? "on" : "off", o.parallel.overlap_p2p ? "on" : "off");
+      o.parallel.zero_stage == 3 ? std::string("by unit")
+                                 : fmt::format("in buckets of {} parameters", o.parallel.ddp_bucket_size),
+      o.parallel.overlap_grad_reduce ? "on" : "off", o.parallel.overlap_p2p ? "on" : "off");
   const std::string traffic = describe_data_parallelism(held_->trainer, o, held_->grid.coord().pipeline);
   if (!traffic.empty()) spdlog::info("{}", traffic);
   for (const std::string& note : request_.parsed.notes) spdlog::info("{}", note);

@@ -187,6 +187,14 @@ class Deriver {
                                     meant[0].first));
     }
     if (!meant.empty()) p.zero_stage = meant[0].second;
+    if (p.zero_stage == 3) return;
+    // One command line for all stages is what an ablation wants: said, not refused.
+    const ParallelOptions defaults;
+    for (const auto& [name, set] : {std::pair{"zero-prefetch", p.zero_prefetch != defaults.zero_prefetch},
+                                    std::pair{"zero-param-persistence-threshold",
+                                              p.zero_persistence_threshold != defaults.zero_persistence_threshold}}) {
+      if (set) parsed_.notes.push_back(fmt::format("--{} {}: has an effect only at --zero-stage 3", name, value(name)));
+    }
   }
 
   // Other commands have a --cost of their own, so what counts is what reached the run's settings.

@@ -37,6 +37,7 @@ resumes zero1 2 --bf16 --zero-stage 1 --global-batch-size 4 --eval-iters 1 --eva
 resumes zero2 2 --zero-stage 2 --global-batch-size 8 --eval-iters 0 --async-save --save-interval 4
 resumes zero3 4 --bf16 --zero-stage 3 --tensor-model-parallel-size 2 --global-batch-size 8 --eval-iters 0
 resumes zero3-hybrid 4 --zero-stage 3 --zero-shard-group 2 --global-batch-size 8 --eval-iters 0
+resumes topk 2 --grad-compression topk --grad-compression-density 0.05 --global-batch-size 8 --eval-iters 0
 
 # Kill at every point of the second save: what is there is whole, and the run goes on to the same end.
 few="--global-batch-size 4 --eval-iters 0 --train-iters 9 --save-interval 3 --keep-latest 1"

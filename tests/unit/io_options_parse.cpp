@@ -130,6 +130,12 @@ TEST(Parse, zero_stages_by_every_name) {
   EXPECT_EQ(stage({"--use-distributed-optimizer", "--no-use-distributed-optimizer"}), 0);
   EXPECT_EQ(stage({"--use-torch-fsdp2"}), 3);
   EXPECT_EQ(stage({"--use-megatron-fsdp", "--data-parallel-sharding-strategy", "optim_grads"}), 2);
+  const auto notes = [](const char* stage_given) {
+    return parse_options({"--mock-data", "--zero-stage", stage_given, "--zero-prefetch", "5"}).notes;
+  };
+  EXPECT_TRUE(notes("3").empty());
+  ASSERT_EQ(notes("2").size(), 1u);
+  EXPECT_EQ(notes("2")[0], "--zero-prefetch 5: has an effect only at --zero-stage 3");
   EXPECT_NE(fault_of({"--zero-stage", "4"}).find("must be at most 3"), std::string::npos);
   EXPECT_NE(fault_of({"--zero-stage", "1", "--use-torch-fsdp2"}).find("mean ZeRO stages 1 and 3"), std::string::npos);
   EXPECT_NE(fault_of({"--zero-stage", "0", "--use-distributed-optimizer"}).find("mean ZeRO stages 1 and 0"),
