@@ -54,74 +54,22 @@ OptionEntry exact_scope(MemRequest& r) {
                     });
 }
 
-/// Remembers what was given for the trainer, too.
-OptionEntry also_for_trainer(OptionEntry entry, MemRequest& r) {
-  const io::OptionSetter set = entry.set;
-  entry.set = [set, &r, name = entry.name](io::RunOptions& o, const std::vector<std::string>& values) -> std::string {
-    r.for_trainer[name] = values[0];
-    return set(o, values);
-  };
-  return entry;
-}
-
-std::vector<OptionEntry> zero_entries(MemRequest& r) {
-  std::vector<OptionEntry> all = {
-      text_entry("zero-stage", "0|1|2|3", "ZeRO stage: 1 optimizer, 2 and gradients, 3 and weights are sharded",
-                 [&r](const std::string& text) -> std::string {
-                   if (text.size() != 1 || text[0] < '0' || text[0] > '3') return "must be 0, 1, 2 or 3";
-                   r.zero_stage = text;
-                   return {};
-                 }),
-      count_entry("zero-shard-group", "replicas g that share one copy of the sharded states; default all d", 1,
-                  r.shard_group),
-      count_entry("zero-hpz-partition-size", "stage 3: weights are cut over this many replicas, states over all", 1,
-                  r.hpz_partition),
-      switch_entry("grad-reduce-in-bf16", "gradients are stored in bf16: 2 bytes each, not 4", r.grads_in_bf16),
-  };
-  for (OptionEntry& entry : all) entry = also_for_trainer(std::move(entry), r);
-  all.push_back(switch_entry("use-distributed-optimizer", "Megatron's name of ZeRO stage 1", r.distributed_optimizer));
-  return all;
-}
-
-/// The stage, from any of its names; the table's own (FSDP's) have set options.parallel.zero_stage.
-int zero_stage(const MemRequest& r) {
-  if (r.zero_stage.empty()) return std::max(r.distributed_optimizer ? 1 : 0, r.options.parallel.zero_stage);
-  if (r.zero_stage == "0" && r.distributed_optimizer) {
-    throw ConfigError("--zero-stage 0: contradicts --use-distributed-optimizer, which is stage 1; give one of the two");
-  }
-  return r.zero_stage[0] - '0';
-}
-
+/// The options are the trainer's own, and so are their rules.
 void set_zero(MemRequest& r, int64_t d) {
-  model::ZeroSharding& zero = r.terms.zero;
-  zero.stage = zero_stage(r);
-  zero.data_parallel = zero.shard_group = d;
+  const io::ParallelOptions& p = r.options.parallel;
   io::FaultList faults;
-  if (r.shard_group > 0 && zero.stage == 0) {
-    faults.add("zero-shard-group", r.shard_group, "stage 0 shards nothing", "--zero-stage 1, 2 or 3 with it");
-  } else if (r.shard_group > 0 && d % r.shard_group != 0) {
-    faults.add("zero-shard-group", r.shard_group, fmt::format("must divide the {} replicas", d),
-               io::nearest_divisors(d, r.shard_group));
-  }
-  if (r.hpz_partition > 1 && zero.stage != 3) {
-    faults.add("zero-hpz-partition-size", r.hpz_partition, "cuts weights, which only stage 3 does", "--zero-stage 3");
-  } else if (r.hpz_partition > 1 && d % r.hpz_partition != 0) {
-    faults.add("zero-hpz-partition-size", r.hpz_partition, fmt::format("must divide the {} replicas", d),
-               io::nearest_divisors(d, r.hpz_partition));
-  } else if (r.hpz_partition > 1 && r.shard_group > 0) {
-    faults.add("zero-hpz-partition-size", r.hpz_partition,
-               fmt::format("shards states over all replicas, --zero-shard-group {} over fewer", r.shard_group),
-               "one of the two");
-  }
+  io::check_zero(r.options, d, faults);
   if (r.grads_in_bf16 && r.options.control.precision != io::Precision::Bf16) {
     faults.text("--grad-reduce-in-bf16: needs --bf16 (or a preset)");
   }
-  std::vector<std::string> found = faults.take();
+  const std::vector<std::string> found = faults.take();
   if (!found.empty()) throw ConfigError(fmt::format("{}", fmt::join(found, "\n  ")));
-  if (r.shard_group > 0) zero.shard_group = r.shard_group;
-  if (r.hpz_partition > 1) zero.parameter_group = r.hpz_partition;
+  model::ZeroSharding& zero = r.terms.zero;
+  zero.stage = p.zero_stage;
+  zero.data_parallel = d;
+  zero.shard_group = p.zero_shard_group > 0 ? p.zero_shard_group : d;
+  if (p.zero_hpz > 1) zero.parameter_group = p.zero_hpz;
   if (r.grads_in_bf16) r.terms.gradients = plan::GradientStorage::Bf16;
-  r.options.parallel.zero_stage = zero.stage;  // for the rules of other options
 }
 
 int64_t replicas_of(const MemRequest& r) {
@@ -177,7 +125,9 @@ std::vector<OptionEntry> mem_entries(MemRequest& r) {
       count_entry("world-size", "ranks; gives d as ranks / (tp pp)", 1, r.world),
       count_entry("num-microbatches", "micro-batches m of a step and replica", 1, r.num_micro_batches),
   };
-  for (OptionEntry& entry : zero_entries(r)) all.push_back(std::move(entry));
+  // The trainer refuses it: only the formula knows gradients in bf16.
+  all.push_back(
+      switch_entry("grad-reduce-in-bf16", "gradients are stored in bf16: 2 bytes each, not 4", r.grads_in_bf16));
   all.push_back(attention_backend(r));
   all.push_back(exact_scope(r));
   all.push_back(format_entry(r.format));
@@ -218,21 +168,9 @@ void read_mem_request(const std::vector<std::string>& args, MemRequest& r) {
 
 std::string trainer_options(const MemRequest& r, io::RunOptions& options) {
   options = r.options;
-  std::map<std::string, std::string> given = r.for_trainer;
-  given["zero-stage"] = std::to_string(r.terms.zero.stage);
-  for (const auto& [name, value] : given) {
+  if (r.grads_in_bf16) {
     for (const OptionEntry& entry : io::option_table()) {
-      if (entry.name != name || !entry.set) continue;
-      if (const std::string fault = entry.set(options, {value}); !fault.empty()) {
-        return fmt::format("--{} {}: {}", name, value, fault);
-      }
-    }
-    for (const OptionEntry& entry : io::option_table()) {
-      const bool off =
-          value == "false" || std::find(entry.allowed.begin(), entry.allowed.end(), value) != entry.allowed.end();
-      if (entry.name == name && entry.status == io::OptionStatus::Refused && !off) {
-        return fmt::format("--{} {}: {}", name, value, entry.reason);
-      }
+      if (entry.name == "grad-reduce-in-bf16") return fmt::format("--{}: {}", entry.name, entry.reason);
     }
   }
   try {

@@ -16,11 +16,7 @@ struct MemRequest {
   // As given; 0 or empty: not given.
   int64_t num_micro_batches = 0, data_parallel = 0, world = 0;
   int64_t num_parameters = 0;
-  std::string zero_stage;
-  bool distributed_optimizer = false, grads_in_bf16 = false;
-  int64_t shard_group = 0, hpz_partition = 0, prefetch = 1;
-  /// Options of the trainer that have an entry of this command's own: name and value, for the exact engine.
-  std::map<std::string, std::string> for_trainer;
+  bool grads_in_bf16 = false;
   plan::MemoryTerms terms;
   std::string exact = "auto";
   Format format = Format::Table;

@@ -39,6 +39,8 @@ void check_model(const model::ModelConfig& model, FaultList& faults);
 bool check_size(const RunOptions& options, int64_t dp, FaultList& faults);
 /// dp is world / (tp cp pp), 0 when it does not divide.
 void check_layout(const RunOptions& options, int world_size, int64_t dp, FaultList& faults);
+/// How dp ranks share; part of check_layout.
+void check_zero(const RunOptions& options, int64_t dp, FaultList& faults);
 /// Gradient compression.
 void check_compression(const RunOptions& options, int64_t dp, FaultList& faults);
 void check_batch(const RunOptions& options, int64_t dp, FaultList& faults);

@@ -103,40 +103,6 @@ void check_recompute(const RunOptions& options, FaultList& faults) {
   }
 }
 
-void check_zero(const RunOptions& options, int64_t dp, FaultList& faults) {
-  const ParallelOptions& p = options.parallel;
-  if (p.zero_shard_group > 0 && p.zero_stage == 0) {
-    faults.add("zero-shard-group", p.zero_shard_group, "has nothing to shard at --zero-stage 0",
-               "--zero-stage 1, 2 or 3, or leave it out");
-  } else if (p.zero_shard_group > 0 && dp > 0 && dp % p.zero_shard_group != 0) {
-    faults.add("zero-shard-group", p.zero_shard_group, fmt::format("must divide the {} dp ranks", dp),
-               nearest_divisors(dp, p.zero_shard_group));
-  }
-  if (p.zero_keep != parallel::KeepGathered::Forward && p.zero_stage != 3) {
-    faults.add("zero-reshard-after", parallel::name_of(p.zero_keep),
-               fmt::format("weights are whole all the time at --zero-stage {}", p.zero_stage),
-               "--zero-stage 3, or leave it out");
-  }
-  if (p.zero_quantized_weights && p.zero_stage != 3) {
-    faults.text(
-        fmt::format("--zero-quantized-weights: --zero-stage {} gathers weights once in a step and keeps them; "
-                    "use --zero-stage 3, or leave it out",
-                    p.zero_stage));
-  }
-  if (p.zero_hpz <= 1) return;
-  if (p.zero_stage != 3) {
-    faults.add("zero-hpz-partition-size", p.zero_hpz,
-               fmt::format("shards weights, which --zero-stage {} keeps whole", p.zero_stage),
-               "--zero-stage 3, or a size of 1");
-  } else if (p.zero_shard_group > 0) {
-    faults.add("zero-hpz-partition-size", p.zero_hpz, "says itself over how many ranks weights are sharded",
-               "it or --zero-shard-group, not both");
-  } else if (dp > 0 && dp % p.zero_hpz != 0) {
-    faults.add("zero-hpz-partition-size", p.zero_hpz, fmt::format("must divide the {} dp ranks", dp),
-               nearest_divisors(dp, p.zero_hpz));
-  }
-}
-
 // A schedule from a file fixes stages, chunks and micro-batches.
 void check_listed(const RunOptions& options, const parallel::ScheduleOptions& listed, int64_t micro_batches,
                   FaultList& faults) {
@@ -223,6 +189,40 @@ int data_parallel_size(const comm::GridShape& grid, int world_size) {
   const int64_t replica = int64_t{grid.tensor} * grid.context * grid.pipeline;
   if (world_size % replica != 0) throw ConfigError(world_fault(grid, world_size));
   return static_cast<int>(world_size / replica);
+}
+
+void check_zero(const RunOptions& options, int64_t dp, FaultList& faults) {
+  const ParallelOptions& p = options.parallel;
+  if (p.zero_shard_group > 0 && p.zero_stage == 0) {
+    faults.add("zero-shard-group", p.zero_shard_group, "has nothing to shard at --zero-stage 0",
+               "--zero-stage 1, 2 or 3, or leave it out");
+  } else if (p.zero_shard_group > 0 && dp > 0 && dp % p.zero_shard_group != 0) {
+    faults.add("zero-shard-group", p.zero_shard_group, fmt::format("must divide the {} dp ranks", dp),
+               nearest_divisors(dp, p.zero_shard_group));
+  }
+  if (p.zero_keep != parallel::KeepGathered::Forward && p.zero_stage != 3) {
+    faults.add("zero-reshard-after", parallel::name_of(p.zero_keep),
+               fmt::format("weights are whole all the time at --zero-stage {}", p.zero_stage),
+               "--zero-stage 3, or leave it out");
+  }
+  if (p.zero_quantized_weights && p.zero_stage != 3) {
+    faults.text(
+        fmt::format("--zero-quantized-weights: --zero-stage {} gathers weights once in a step and keeps them; "
+                    "use --zero-stage 3, or leave it out",
+                    p.zero_stage));
+  }
+  if (p.zero_hpz <= 1) return;
+  if (p.zero_stage != 3) {
+    faults.add("zero-hpz-partition-size", p.zero_hpz,
+               fmt::format("shards weights, which --zero-stage {} keeps whole", p.zero_stage),
+               "--zero-stage 3, or a size of 1");
+  } else if (p.zero_shard_group > 0) {
+    faults.add("zero-hpz-partition-size", p.zero_hpz, "says itself over how many ranks weights are sharded",
+               "it or --zero-shard-group, not both");
+  } else if (dp > 0 && dp % p.zero_hpz != 0) {
+    faults.add("zero-hpz-partition-size", p.zero_hpz, fmt::format("must divide the {} dp ranks", dp),
+               nearest_divisors(dp, p.zero_hpz));
+  }
 }
 
 void check_layout(const RunOptions& options, int world_size, int64_t dp, FaultList& faults) {

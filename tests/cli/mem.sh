@@ -43,13 +43,13 @@ is() {
 expect 0 'usage: triax mem' mem --help
 expect 0 'engine exact     the trainer'"'"'s own code' mem --describe
 expect 2 'needs a model' mem
-expect 2 'must be 0, 1, 2 or 3' mem --num-parameters 1e9 --zero-stage 4
+expect 2 'must be at most 3' mem --num-parameters 1e9 --zero-stage 4
 expect 2 'must be a whole number from 1' mem --num-parameters many
 expect 2 'must be a whole number from 1' mem --num-parameters -7e9
 expect 2 'leave out either it or the model' mem --num-parameters 1e9 --model t0
-expect 2 '--zero-shard-group 3: must divide the 8 replicas; use 2 or 4' mem --num-parameters 1e9 --data-parallel-size 8 --zero-stage 2 --zero-shard-group 3
-expect 2 'stage 0 shards nothing' mem --num-parameters 1e9 --data-parallel-size 8 --zero-shard-group 2
-expect 2 'which only stage 3 does' mem --num-parameters 1e9 --data-parallel-size 8 --zero-stage 2 --zero-hpz-partition-size 2
+expect 2 '--zero-shard-group 3: must divide the 8 dp ranks; use 2 or 4' mem --num-parameters 1e9 --data-parallel-size 8 --zero-stage 2 --zero-shard-group 3
+expect 2 'has nothing to shard at --zero-stage 0' mem --num-parameters 1e9 --data-parallel-size 8 --zero-shard-group 2
+expect 2 'shards weights, which --zero-stage 2 keeps whole' mem --num-parameters 1e9 --data-parallel-size 8 --zero-stage 2 --zero-hpz-partition-size 2
 expect 2 'give one of the two' mem --num-parameters 1e9 --zero-stage 0 --use-distributed-optimizer
 expect 2 'needs --bf16' mem --num-parameters 1e9 --grad-reduce-in-bf16
 expect 2 '--num-microbatches: is required with a pipeline' mem --model t0 --pipeline-model-parallel-size 2
