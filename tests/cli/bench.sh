@@ -1,28 +1,6 @@
 #!/usr/bin/env bash
 # triax bench coll as a user runs it: bench.sh TRIAX SOURCE.
-set -u
-triax=$1
-mpiexec=${MPIEXEC:-mpiexec}
-export OMP_NUM_THREADS=1
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-faults=0
-fault() {
-  echo "FAULT: $1"
-  faults=$((faults + 1))
-}
-# expect CODE TEXT COMMAND...: the exit code, and a text somewhere in the output (as a fixed string).
-expect() {
-  local code=$1 text=$2 output got
-  shift 2
-  output=$("$@" 2>&1)
-  got=$?
-  if [ $got -ne "$code" ] || ! grep -qF -- "$text" <<<"$output"; then
-    fault "$*: exit code $got (want $code), wanted \"$text\" in:"
-    sed 's/^/    /' <<<"$output"
-  fi
-}
+. "$(dirname "$0")/expect.sh"
 ranks() { "$mpiexec" -n "$@"; }
 
 # Every algorithm and operation: no wrong element, and the bytes of all ranks are those of the formulas.

@@ -1,26 +1,7 @@
 #!/usr/bin/env bash
 # `triax data` as a user runs it: data.sh TRIAX SOURCE. Exit codes, what is printed, files that other commands read.
-set -u
-triax=$1
+. "$(dirname "$0")/expect.sh"
 source_dir=$2
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-faults=0
-
-# expect CODE TEXT COMMAND...: the exit code, and a text somewhere in the output (as a fixed string).
-expect() {
-  local code=$1 text=$2
-  shift 2
-  local output
-  output=$("$@" 2>&1)
-  local got=$?
-  if [ $got -ne "$code" ] || ! grep -qF -- "$text" <<<"$output"; then
-    echo "FAULT: $*: exit code $got (want $code), wanted \"$text\" in:"
-    sed 's/^/    /' <<<"$output"
-    faults=$((faults + 1))
-  fi
-}
 
 data() { "$triax" data "$@"; }
 corpus=$source_dir/data/demo/pride_and_prejudice.txt

@@ -1,33 +1,10 @@
 #!/usr/bin/env bash
 # Hugging Face models through `triax ckpt`: hugging_face.sh TRIAX SOURCE. Import, training from it, export; what
 # transformers and safetensors say of an export where Python has them (TRIAX_PYTHON, default python3).
-set -u
-triax=$1
+. "$(dirname "$0")/expect.sh"
 source=$2
 fixtures=$source/tests/fixtures/huggingface
 tokenizer=$source/tests/fixtures/tokenizer
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-faults=0
-
-fault() {
-  echo "FAULT: $1"
-  faults=$((faults + 1))
-}
-
-# expect CODE TEXT COMMAND...: the exit code, and a text somewhere in the output (as a fixed string).
-expect() {
-  local code=$1 text=$2
-  shift 2
-  local output
-  output=$("$@" 2>&1)
-  local got=$?
-  if [ $got -ne "$code" ] || ! grep -qF -- "$text" <<<"$output"; then
-    fault "$*: exit code $got (want $code), wanted \"$text\" in:"
-    sed 's/^/    /' <<<"$output"
-  fi
-}
 ckpt() { "$triax" ckpt "$@"; }
 
 for model in gpt2 llama; do

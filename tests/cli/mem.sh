@@ -1,27 +1,7 @@
 #!/usr/bin/env bash
 # `triax mem` as a user runs it: mem.sh TRIAX SOURCE. The papers' numbers through the command, formats, faults.
-set -u
-triax=$1
+. "$(dirname "$0")/expect.sh"
 papers=$2/../shared/papers
-faults=0
-
-fault() {
-  echo "FAULT: $1"
-  faults=$((faults + 1))
-}
-
-# expect CODE TEXT COMMAND...: the exit code, and a text somewhere in the output (as a fixed string).
-expect() {
-  local code=$1 text=$2
-  shift 2
-  local output
-  output=$("$@" 2>&1)
-  local got=$?
-  if [ $got -ne "$code" ] || ! grep -qF -- "$text" <<<"$output"; then
-    fault "$*: exit code $got (want $code), wanted \"$text\" in:"
-    sed 's/^/    /' <<<"$output"
-  fi
-}
 
 mem() { "$triax" mem "$@"; }
 # column STAGE ENGINE NAME OPTIONS...: whole bytes from the CSV.

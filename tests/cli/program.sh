@@ -1,29 +1,6 @@
 #!/usr/bin/env bash
 # `triax program` and `triax trace` as a user runs them: program.sh TRIAX SOURCE. Numbers, files, faults, same bytes.
-set -u
-triax=$1
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-faults=0
-
-fault() {
-  echo "FAULT: $1"
-  faults=$((faults + 1))
-}
-
-# expect CODE TEXT COMMAND...: the exit code, and a text somewhere in the output (as a fixed string).
-expect() {
-  local code=$1 text=$2
-  shift 2
-  local output
-  output=$("$@" 2>&1)
-  local got=$?
-  if [ $got -ne "$code" ] || ! grep -qF -- "$text" <<<"$output"; then
-    fault "$*: exit code $got (want $code), wanted \"$text\" in:"
-    sed 's/^/    /' <<<"$output"
-  fi
-}
+. "$(dirname "$0")/expect.sh"
 
 p4m8=(--pipeline-model-parallel-size 4 --num-microbatches 8)
 program() { "$triax" program "$@"; }

@@ -1,33 +1,8 @@
 #!/usr/bin/env bash
 # The binary as a user runs it: triax.sh TRIAX SOURCE. Dispatch, exit codes, refusals printed once, a run directory that
 # repeats its run.
-set -u
-triax=$1
+. "$(dirname "$0")/expect.sh"
 source_dir=$2
-mpiexec=${MPIEXEC:-mpiexec}
-export OMP_NUM_THREADS=1
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-faults=0
-
-fault() {
-  echo "FAULT: $1"
-  faults=$((faults + 1))
-}
-
-# expect CODE TEXT COMMAND...: the exit code, and a text somewhere in the output (as a fixed string).
-expect() {
-  local code=$1 text=$2
-  shift 2
-  local output
-  output=$("$@" 2>&1)
-  local got=$?
-  if [ $got -ne "$code" ] || ! grep -qF -- "$text" <<<"$output"; then
-    fault "$*: exit code $got (want $code), wanted \"$text\" in:"
-    sed 's/^/    /' <<<"$output"
-  fi
-}
 
 # expect_once TEXT COMMAND...: exactly one line has the text, however many ranks there are.
 expect_once() {
