@@ -42,6 +42,24 @@ struct CollectivePoint {
   double time_s = 0;
 };
 
+/// Time of one call of a kernel of kernels::Device at one size, with as many processes doing the same as the node has
+/// devices (cores of the CPU share memory and clock). Times between points go with rows * cols.
+/// [rows, cols] = [T, h]: layer_norm_forward, layer_norm_backward, rms_norm_forward, rms_norm_backward; residual (bias,
+///   no dropout, add), residual_backward (with dbias), the same with dropout: dropout, dropout_backward; bias_backward;
+///   rotary (one call over cols = heads * d); embedding_forward, embedding_backward.
+/// [T, f] (f one half of a gated pair): gelu_forward, gelu_backward, swiglu_forward, swiglu_backward.
+/// [T, V]: cross_entropy (maximum, sums and loss), cross_entropy_backward.
+/// [s, d], time of one head of one sample, causal: attention_forward, attention_backward; the same with dropout:
+///   attention_dropout_forward, attention_dropout_backward.
+/// [1, n]: adamw (with the 16-bit copy unless fp32 or fp64), sgd, sum_of_squares, fill, copy, add, scale.
+struct KernelPoint {
+  std::string kernel;
+  DType dtype = DType::Float32;  ///< of activations; of adamw and sgd of the parameter
+  int64_t rows = 0;
+  int64_t cols = 0;
+  double time_s = 0;
+};
+
 /// One level of the hierarchy, from the innermost: ranks within one domain of it talk over this link.
 struct Link {
   std::string name;           ///< "nvlink", "pcie", "shared-memory", "infiniband"
@@ -67,6 +85,7 @@ struct Hardware {
   Constant memory_bytes_per_s;           ///< copy: bytes read plus bytes written
   std::map<DType, Constant> peak_flops;  ///< of one device, dense
   std::vector<GemmPoint> gemms;
+  std::vector<KernelPoint> kernel_points;
   std::vector<CollectivePoint> collectives;
   std::vector<Link> links;
   /// By name: "gemm", "attention", "attention_backward", "norm", "activation", "adamw", "copy", "cross_entropy", ...
@@ -76,10 +95,13 @@ struct Hardware {
   std::map<std::string, std::string> environment;  ///< cores, threads, libraries, date: what the figures hold for
 };
 
+/// "measured", "fitted", "published", "assumed".
 const char* name_of(Origin origin);
+/// "TN", "NN", "NT".
 const char* name_of(GemmLayout layout);
 
 /// hw.json (schema "triax-hw/1"); unknown keys are refused by name, missing ones too. ConfigError names file and key.
+/// Doubles read back to the same bits. A number that is not finite is refused on both ways.
 std::string to_json(const Hardware& hardware);
 Hardware hardware_from_json(const std::string& text, const std::string& where);
 
