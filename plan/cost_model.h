@@ -8,6 +8,7 @@
 #include "bench/hardware.h"
 #include "io/run_options.h"
 #include "parallel/cost_table.h"
+#include "parallel/schedule.h"
 
 namespace triax::plan {
 
@@ -29,8 +30,11 @@ struct Costs {
   std::vector<std::string> assumed;  ///< constants of origin Assumed that were used
 };
 
-/// Costs of a run with resolved options (io::resolve) on the machine. Throws ConfigError where the machine's
-/// description lacks what the run needs (a dtype without a peak, a group larger than its links).
+/// Costs of a run with resolved options (io::resolve) on the machine, under this program ("triax" of plan/software.h).
+/// Throws ConfigError where the machine's description lacks what the run needs (a dtype without a peak, links). Where
+/// the program has no Recompute ops, what is recomputed is part of the table's backward_input.
 Costs costs_of(const io::RunOptions& options, const bench::Hardware& hardware);
+/// The same with the program's options (train::program_options) at hand.
+Costs costs_of(const io::RunOptions& options, const bench::Hardware& hardware, const parallel::ProgramOptions& program);
 
 }  // namespace triax::plan

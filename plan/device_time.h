@@ -1,0 +1,57 @@
+// Times of one device's kernels: from the machine's tables where they were measured, else by rooflines.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "bench/hardware.h"
+#include "plan/collective_time.h"
+
+namespace triax::plan {
+
+struct GemmShape {
+  bench::GemmLayout layout = bench::GemmLayout::TN;
+  bool accumulate = false;
+  double m = 0, n = 0, k = 0;  ///< as the machine's table has them: forward [m,n] += [m,k] [k,n]
+};
+
+/// A machine at one dtype. All rates are of one device.
+class DeviceTimes {
+ public:
+  /// Throws ConfigError where the machine has neither a peak nor a measured GEMM of the dtype.
+  DeviceTimes(const bench::Hardware& hardware, DType dtype);
+
+  /// Measured: the line of equal n, k, layout and accumulation over m, else the roofline times what the nearest
+  /// measured shapes take against it. Roofline: 2mnk / F + e (mk + kn + mn) / B + floor; a weight gradient takes
+  /// `weight_gradient` times that.
+  double gemm_s(const GemmShape& shape) const;
+  /// `count` products [m,k] [k,n] in one launch, by the roofline.
+  double batched_gemm_s(double count, double m, double n, double k) const;
+  /// One kernel that moves `bytes`.
+  double bytes_s(double bytes) const { return bytes <= 0 ? 0 : kernel_floor_s + bytes / memory_bytes_per_s; }
+  /// A measured kernel (bench::KernelPoint names) over rows x cols; nothing where the machine has no such point.
+  bool has_kernel(const std::string& name) const { return kernels_.contains(name); }
+  double kernel_s(const std::string& name, double rows, double cols) const;
+  double element_bytes() const { return element_bytes_; }
+
+  // What the rooflines take; a fit writes here.
+  double gemm_flops = 0, gemm_bytes_per_s = 0, gemm_floor_s = 0, weight_gradient = 1;
+  double memory_bytes_per_s = 0, kernel_floor_s = 0;
+  double attention_flops = 0, attention_backward_flops = 0, attention_floor_s = 0;
+  double optimizer_bytes_per_s = 0;
+  double peak_flops = 0;
+
+ private:
+  struct MeasuredGemm {
+    double m, n, k, time_s;
+  };
+  double roofline_s(const GemmShape& shape) const;
+  double measured_s(const std::vector<MeasuredGemm>& points, const GemmShape& shape) const;
+
+  double element_bytes_ = 2;
+  std::map<std::pair<bench::GemmLayout, bool>, std::vector<MeasuredGemm>> gemms_;
+  std::map<std::string, MeasuredCurve> kernels_;  ///< over rows * cols
+};
+
+}  // namespace triax::plan

@@ -1,0 +1,219 @@
+#include "plan/step_time.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace triax::plan {
+namespace {
+
+using comm::Operation;
+using parallel::ScheduleKind;
+
+/// A transfer beside compute: what sticks out, and what the compute loses to it.
+double beside(double transfer_s, double compute_s, double contention) {
+  const double covered = std::min(transfer_s, compute_s / (1 - std::min(contention, 0.9)));
+  return transfer_s - covered + covered * contention;
+}
+
+/// Gathers and reductions inside the passes.
+void add_sharding(const Pricing& p, const StepShape& s, LayerCosts& costs) {
+  if (s.zero < 2 || s.data <= 1) return;
+  const GroupPlace place = shard_place(p, s);
+  const double contention = p.collectives.contention(place);
+  const ShapeParameters parameters = parameters_of(s);
+  const auto gradient =
+      static_cast<double>(p.software.gradient_bytes > 0 ? p.software.gradient_bytes : s.gradient_bytes);
+  const double reduce = p.collectives.time_s(Operation::ReduceScatter, place, gradient * parameters.layer);
+  const double backward_s =
+      costs.layer.recompute.total() + costs.layer.backward_input.total() + costs.layer.backward_weight.total();
+  double again = 0;
+  if (s.zero == 3) {
+    const double gather =
+        p.collectives.time_s(Operation::AllGather, place, static_cast<double>(s.gather_bytes) * parameters.layer);
+    costs.gather_forward_s = s.overlap_param_gather ? beside(gather, costs.layer.forward.total(), contention) : gather;
+    costs.gather_first_s = p.collectives.time_s(
+        Operation::AllGather, place, static_cast<double>(s.gather_bytes) * (parameters.layer + parameters.embedding));
+    if (s.keep == parallel::KeepGathered::Forward) again = s.overlap_param_gather ? gather : 0;
+    if (s.keep == parallel::KeepGathered::Forward && !s.overlap_param_gather) costs.gather_backward_s = gather;
+  }
+  const double hidden = again + (s.overlap_grad_reduce ? reduce : 0);
+  costs.gather_backward_s += beside(hidden, backward_s, contention) + (s.overlap_grad_reduce ? 0 : reduce);
+  costs.reduce_last_s =
+      p.collectives.time_s(Operation::ReduceScatter, place, gradient * (parameters.layer + parameters.embedding));
+}
+
+/// One micro-batch on one position.
+struct PositionTime {
+  double compute = 0, recompute = 0, tensor = 0, gather = 0, host = 0;
+  double forward = 0, weight = 0;  ///< F and W of the total
+  double total() const { return compute + recompute + tensor + gather + host; }
+};
+
+PositionTime position_time(const Pricing& p, const StepShape& s, const LayerCosts& c, int position) {
+  const auto layers = static_cast<double>(layers_of_position(s, position));
+  const double again = s.recompute == parallel::RecomputeGranularity::Full
+                           ? std::min(layers, static_cast<double>(s.recomputed_layers) * s.chunks)
+                           : layers;
+  PositionTime t;
+  double host = p.software.micro_batch_s.value + layers * (c.layer.host_forward_s + c.layer.host_backward_s) +
+                (s.recompute == parallel::RecomputeGranularity::Full ? again * c.layer.host_forward_s : 0);
+  const auto add = [&](const PassTimes& pass, double times) {
+    const OpParts* const parts[] = {&pass.forward, &pass.backward_input, &pass.backward_weight};
+    for (const OpParts* part : parts) {
+      t.compute += times * (part->total() - part->tensor_s);
+      t.tensor += times * part->tensor_s;
+    }
+    t.forward += times * pass.forward.total();
+    t.weight += times * pass.backward_weight.total();
+  };
+  add(c.layer, layers);
+  t.recompute = again * c.layer.recompute.total();
+  t.gather = layers * (c.gather_forward_s + c.gather_backward_s) + (c.gather_first_s + c.reduce_last_s);
+  t.forward += layers * c.gather_forward_s;
+  if (position == 0) add(c.embedding, 1);
+  if (position == s.pipeline - 1) add(c.head, 1);
+  const double device = t.total();
+  if (host > device) {
+    t.host = host - device;
+    t.forward *= host / device;
+    t.weight *= host / device;
+  }
+  return t;
+}
+
+double bubble(const StepShape& s, const PositionTime& first, const PositionTime& inner, const PositionTime& last,
+              const PositionTime& slowest) {
+  const double p = s.pipeline;
+  if (s.pipeline == 1) return 0;
+  const double others = first.total() + last.total() + (p - 2) * inner.total() - slowest.total();
+  switch (s.schedule) {
+    case ScheduleKind::Interleaved:
+      return others / s.chunks;
+    case ScheduleKind::ZeroBubbleH1:
+      return std::max(0.0, others - 2 * (p - 1) * inner.weight);
+    case ScheduleKind::ZeroBubbleH2:
+      return std::max(0.0, others - 3 * (p - 1) * inner.weight);
+    case ScheduleKind::ZeroBubbleV:
+      return 0;
+    default:
+      return others;
+  }
+}
+
+double messages(const StepShape& s, double c) {
+  const double p = s.pipeline;
+  const auto m = static_cast<double>(s.num_micro_batches);
+  if (s.pipeline == 1) return 0;
+  switch (s.schedule) {
+    case ScheduleKind::OneFOneB:
+      return 2 * c * ((p - 1) * m / p + (p - 2));
+    case ScheduleKind::Interleaved:
+      return 2 * c * (s.chunks * p - 1) + (s.overlap_p2p ? 0 : c * s.chunks * m);
+    default:
+      return 2 * c * (p - 1);
+  }
+}
+
+}  // namespace
+
+LayerCosts layer_costs(const Pricing& p, const StepShape& s) {
+  LayerCosts costs{layer_times(p, s), embedding_times(p, s), head_times(p, s)};
+  add_sharding(p, s, costs);
+  return costs;
+}
+
+double message_time(const Pricing& p, const StepShape& s) {
+  const double bytes = p.device.element_bytes() * static_cast<double>(s.tokens()) * static_cast<double>(s.hidden);
+  const int stride = s.order == comm::RankOrder::TpCpDpPp ? s.tensor * s.data : s.tensor;
+  const bool across = stride * s.pipeline > p.devices_per_node;
+  const int senders = std::min(p.devices_per_node, s.ranks());
+  const bool sliced = s.scatter_gather || s.sequence_parallel;
+  double time = p.software.message_s.value + p.collectives.message_s(across, bytes / (sliced ? s.tensor : 1), senders);
+  if (s.scatter_gather) time += p.collectives.time_s(Operation::AllGather, tensor_place(p, s), bytes);
+  return time;
+}
+
+double reduce_time(const Pricing& p, const StepShape& s, double parameters) {
+  if (s.data <= 1) return 0;
+  const double bytes =
+      parameters * static_cast<double>(p.software.gradient_bytes > 0 ? p.software.gradient_bytes : s.gradient_bytes);
+  const GroupPlace all = data_place(p, s);
+  if (s.zero == 0) return p.collectives.time_s(Operation::AllReduce, all, bytes);
+  const GroupPlace group = shard_place(p, s);
+  const int replicas = s.data / std::max(1, group.ranks);
+  const double scatter = s.zero == 1 ? p.collectives.time_s(Operation::ReduceScatter, group, bytes) : 0;
+  if (replicas <= 1) return scatter;
+  const GroupPlace across = place_of(replicas, s.tensor * group.ranks, p.devices_per_node, s.ranks());
+  return scatter + p.collectives.time_s(Operation::AllReduce, across, bytes / group.ranks);
+}
+
+double gather_time(const Pricing& p, const StepShape& s, double parameters) {
+  if (s.zero < 1 || s.zero > 2 || s.data <= 1) return 0;
+  return p.collectives.time_s(Operation::AllGather, shard_place(p, s),
+                              parameters * static_cast<double>(s.gather_bytes));
+}
+
+double optimizer_time(const Pricing& p, const StepShape& s, double parameters) {
+  const double owned = s.zero >= 1 ? parameters / std::max(1, shard_place(p, s).ranks) : parameters;
+  if (p.device.has_kernel("adamw")) {
+    return p.device.kernel_s("adamw", 1, owned) + p.device.kernel_s("sum_of_squares", 1, owned);
+  }
+  return owned * p.software.optimizer_bytes.value / p.device.optimizer_bytes_per_s + p.device.kernel_floor_s;
+}
+
+double tied_time(const Pricing& p, const StepShape& s) {
+  if (!s.tied || s.pipeline <= 1) return 0;
+  const int stride = (s.order == comm::RankOrder::TpCpDpPp ? s.tensor * s.data : s.tensor) * (s.pipeline - 1);
+  const double bytes =
+      static_cast<double>(s.vocab) * static_cast<double>(s.hidden) / s.tensor *
+      static_cast<double>(p.software.gradient_bytes > 0 ? p.software.gradient_bytes : s.gradient_bytes);
+  const bool across = stride >= p.devices_per_node;
+  return p.collectives.time_s(Operation::AllReduce, {2, across ? 2 : 1, std::min(p.devices_per_node, s.ranks())},
+                              bytes);
+}
+
+StepTime step_time(const Pricing& p, const StepShape& s, const LayerCosts& costs) {
+  const int last_position = s.pipeline - 1;
+  const PositionTime first = position_time(p, s, costs, 0);
+  const PositionTime last = last_position > 0 ? position_time(p, s, costs, last_position) : first;
+  const PositionTime inner = s.pipeline > 2 ? position_time(p, s, costs, 1) : first;
+  const PositionTime* slowest = &first;
+  for (const PositionTime* t : {&inner, &last}) {
+    if (t->total() > slowest->total()) slowest = t;
+  }
+  const auto m = static_cast<double>(s.num_micro_batches);
+  StepTime step;
+  step.compute_s = m * slowest->compute;
+  step.recompute_s = m * slowest->recompute;
+  step.tensor_s = m * slowest->tensor;
+  step.gather_s = m * slowest->gather;
+  step.host_s = m * slowest->host + p.software.step_s.value;
+  step.bubble_s = bubble(s, first, inner, last, *slowest);
+  step.message_s = s.pipeline > 1 ? messages(s, message_time(p, s)) : 0;
+
+  const ShapeParameters each = parameters_of(s);
+  double parameters = each.layer * static_cast<double>(layers_of_position(s, 0)) + each.embedding;
+  if (s.pipeline == 1) parameters += each.head;
+  const double reduce = reduce_time(p, s, parameters);
+  if (s.zero >= 2 || !s.overlap_grad_reduce) {
+    step.data_s = reduce;
+  } else {
+    // The first bucket is full only after a part of the backward; the last one has nothing beside it.
+    const double backward =
+        (first.total() - first.forward) * (1 - 1.0 / static_cast<double>(std::max<int64_t>(2, s.layers / s.pipeline)));
+    step.data_s = beside(reduce, backward / s.chunks, p.collectives.contention(data_place(p, s)));
+  }
+  const double gather = gather_time(p, s, parameters);
+  const double hidden = p.software.gathers_by_unit && s.overlap_param_gather ? std::min(gather, first.forward) : 0;
+  step.data_s += (gather - hidden) / (s.overlap_param_gather ? s.chunks : 1);
+  step.optimizer_s = optimizer_time(p, s, parameters) + tied_time(p, s);
+  step.step_s = step.compute_s + step.recompute_s + step.tensor_s + step.gather_s + step.host_s + step.bubble_s +
+                step.message_s + step.data_s + step.optimizer_s;
+  return step;
+}
+
+StepTime step_time(const Pricing& pricing, const StepShape& shape) {
+  return step_time(pricing, shape, layer_costs(pricing, shape));
+}
+
+}  // namespace triax::plan
