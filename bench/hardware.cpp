@@ -53,11 +53,9 @@ Json json_of(const KernelPoint& p) {
 }
 
 Json json_of(const CollectivePoint& p) {
-  return {{"operation", comm::name_of(p.operation)},
-          {"ranks", p.ranks},
-          {"nodes", p.nodes},
-          {"bytes", p.bytes},
-          {"time_s", finite(p.time_s, "collectives")}};
+  return {
+      {"operation", comm::name_of(p.operation)},   {"ranks", p.ranks},         {"nodes", p.nodes}, {"bytes", p.bytes},
+      {"time_s", finite(p.time_s, "collectives")}, {"dtype", name_of(p.dtype)}};
 }
 
 Json json_of(const Link& l) {
@@ -189,7 +187,8 @@ void read_points(Object& object, Hardware& hw) {
   });
   object.each("collectives", [&hw](Object& o) {
     hw.collectives.push_back({o.one_of("operation", kOperations), static_cast<int>(o.whole("ranks", 2)),
-                              static_cast<int>(o.whole("nodes", 1)), o.whole("bytes", 1), o.time("time_s")});
+                              static_cast<int>(o.whole("nodes", 1)), o.whole("bytes", 1), o.time("time_s"),
+                              o.one_of("dtype", kDTypes)});
   });
   object.each("links", [&hw](Object& o) {
     hw.links.push_back({o.text("name"), static_cast<int>(o.whole("ranks", 0)), o.constant("latency_s"),

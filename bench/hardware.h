@@ -33,13 +33,15 @@ struct GemmPoint {
   double time_s = 0;
 };
 
-/// Time of one collective of a group: `ranks` ranks over `nodes` nodes. `bytes` is nccl-tests' size.
+/// Time of one collective of a group: `ranks` ranks over `nodes` nodes. `bytes` is nccl-tests' size; of
+/// AllToAll the whole buffer of a rank; of Send the message, from its start to its arrival.
 struct CollectivePoint {
   comm::Operation operation = comm::Operation::AllReduce;
   int ranks = 0;
   int nodes = 1;
   int64_t bytes = 0;
   double time_s = 0;
+  DType dtype = DType::Float32;  ///< of the elements: sums cost the more the more of them there are
 };
 
 /// Time of one call of a kernel of kernels::Device at one size, with as many processes doing the same as the node has
@@ -49,7 +51,8 @@ struct CollectivePoint {
 ///   rotary (one call over cols = heads * d); embedding_forward, embedding_backward.
 /// [T, f] (f one half of a gated pair): gelu_forward, gelu_backward, swiglu_forward, swiglu_backward.
 /// [T, V]: cross_entropy (maximum, sums and loss), cross_entropy_backward.
-/// [s, d], time of one head of one sample, causal: attention_forward, attention_backward; the same with dropout:
+/// [s * s, d] for s positions, time of one head of one sample, causal: attention_forward, attention_backward; the same
+/// with dropout:
 ///   attention_dropout_forward, attention_dropout_backward.
 /// [1, n]: adamw (with the 16-bit copy unless fp32 or fp64), sgd, sum_of_squares, fill, copy, add, scale.
 struct KernelPoint {

@@ -22,7 +22,8 @@ expect 2 'must stand on one node' ranks 2 "$triax" bench coll --algorithm shared
 expect 2 '--min-bytes 4: 2 ranks need at least one element each; use 8' ranks 2 "$triax" bench coll --min-bytes 4
 expect 2 'use mpiexec -n 2 or more' "$triax" bench coll
 expect 2 'unknown measurement' "$triax" bench link
-expect 0 'busbw' "$triax" bench --help
+expect 0 'all_reduce' "$triax" bench coll --help
+expect 0 'hw.json' "$triax" bench --help
 
 # The options of a run.
 train=("$triax" train --config "$2/configs/parity-t1.cfg" --train-iters 2)

@@ -1,0 +1,14 @@
+// The measurements of `triax bench`, one file each. All get the words after their name.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "comm/mpi_session.h"
+
+namespace triax::apps {
+
+int bench_coll(const std::vector<std::string>& args, comm::MpiSession& session);
+int bench_all(const std::vector<std::string>& args, comm::MpiSession& session);
+
+}  // namespace triax::apps

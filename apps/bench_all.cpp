@@ -1,0 +1,120 @@
+// `triax bench all`: measures this machine and writes hw.json.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+#include "apps/bench.h"
+#include "apps/entry_makers.h"
+#include "apps/program_request.h"
+#include "base/error.h"
+#include "bench/measure_machine.h"
+#include "io/options/options.h"
+
+namespace triax::apps {
+namespace {
+
+struct AllRequest {
+  bench::MachineBench bench;
+  std::string out = "hw.json";
+};
+
+/// "60s", "90", "2m".
+std::string take_budget(const std::string& text, double& seconds) {
+  std::string number = text;
+  double unit = 1;
+  if (!number.empty() && (number.back() == 's' || number.back() == 'm')) {
+    unit = number.back() == 'm' ? 60 : 1;
+    number.pop_back();
+  }
+  const std::optional<double> value = io::parse_real(number);
+  if (!value || !(*value * unit >= 5) || *value * unit > 86400) {
+    return "must be a time from 5s to 1440m such as 60s or 2m";
+  }
+  seconds = *value * unit;
+  return {};
+}
+
+std::string take_dtypes(const std::string& text, std::vector<DType>& dtypes) {
+  dtypes.clear();
+  std::istringstream words(text);
+  for (std::string word; std::getline(words, word, ',');) {
+    bool known = false;
+    for (const DType dtype : {DType::Float64, DType::Float32, DType::BFloat16, DType::Float16}) {
+      if (word != name_of(dtype)) continue;
+      known = true;
+      dtypes.push_back(dtype);
+    }
+    if (!known) return "must be a list of fp64, fp32, bf16, fp16, such as fp32,bf16";
+  }
+  return dtypes.empty() ? "must name at least one of fp64, fp32, bf16, fp16" : "";
+}
+
+std::vector<io::OptionEntry> entries(AllRequest& request) {
+  return {text_entry("budget", "TIME", "time to take, such as 60s (default) or 5m",
+                     [&](const std::string& text) { return take_budget(text, request.bench.budget_s); }),
+          path_entry("out", "file to write (default hw.json)", request.out),
+          text_entry("name", "NAME", "name of the machine in the file",
+                     [&](const std::string& text) -> std::string {
+                       request.bench.name = text;
+                       return text.empty() ? "must not be empty" : "";
+                     }),
+          text_entry("dtypes", "LIST", "element types to measure (default fp32,bf16)",
+                     [&](const std::string& text) { return take_dtypes(text, request.bench.dtypes); })};
+}
+
+/// GEMMs of the model that the options name, if any, at its micro-batch and twice that.
+std::vector<bench::GemmPoint> own_shapes(const io::RunOptions& options, const std::vector<DType>& dtypes) {
+  std::vector<bench::GemmPoint> points;
+  if (options.model.num_layers == 0) return points;
+  for (const DType dtype : dtypes) {
+    for (const int64_t t : {int64_t{1}, int64_t{options.parallel.grid.tensor}}) {
+      for (const int64_t b : {options.batch.micro_batch_size, 2 * options.batch.micro_batch_size}) {
+        for (const bench::ModelGemm& gemm : bench::model_gemms(options.model, {t, std::max<int64_t>(b, 1), dtype})) {
+          points.push_back(gemm.shape);
+        }
+      }
+      if (options.parallel.grid.tensor == 1) break;
+    }
+  }
+  return points;
+}
+
+void write(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  if (!file) throw RunTimeError(fmt::format("bench all: cannot write {}; give another path with --out", path));
+}
+
+}  // namespace
+
+int bench_all(const std::vector<std::string>& args, comm::MpiSession& session) {
+  AllRequest request;
+  const std::vector<io::OptionEntry> extra = entries(request);
+  const io::ParsedOptions parsed = io::parse_options(args, extra);
+  if (parsed.help) {
+    if (session.rank() == 0) {
+      fmt::print(
+          "{}", io::help_text("mpiexec -n RANKS triax bench all [--budget 60s] [--out hw.json] [--model NAME]", extra));
+    }
+    return 0;
+  }
+  if (session.size() == 1) {
+    throw ConfigError("bench all: one rank measures no link; use mpiexec -n 2 or more");
+  }
+  request.bench.shapes = own_shapes(parsed.options, request.bench.dtypes);
+  if (session.rank() == 0) {
+    request.bench.say = [](const std::string& text) { fmt::print(stderr, "bench all: {}\n", text); };
+  }
+  const bench::Hardware hw = bench::measure_machine(session, request.bench);
+  if (session.rank() == 0) {
+    write(request.out, bench::to_json(hw));
+    fmt::print("{}: {} GEMMs, {} kernel sizes, {} collectives; {} points left out for the budget\n", request.out,
+               hw.gemms.size(), hw.kernel_points.size(), hw.collectives.size(), hw.environment.at("left_out"));
+  }
+  return 0;
+}
+
+}  // namespace triax::apps

@@ -1,0 +1,188 @@
+#include "bench/kernel_tables.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "bench/kernel_calls.h"
+
+namespace triax::bench {
+namespace {
+
+using Sizes = std::vector<int64_t>;
+
+constexpr size_t kBatch = 24;
+constexpr double kWorstBatch_s = 2;  ///< kept free for the batch under way
+
+/// Layers at which points of a plan come: every size of a coarse grid before any that needs a fine one.
+struct Grid {
+  Sizes coarse, fine;
+  Sizes all() const {
+    Sizes both = coarse;
+    both.insert(both.end(), fine.begin(), fine.end());
+    return both;
+  }
+  bool is_coarse(int64_t size) const { return std::find(coarse.begin(), coarse.end(), size) != coarse.end(); }
+};
+
+const Grid kTokens{{64, 256, 1024}, {32, 128, 512, 2048}};
+const Grid kWidths{{64, 256, 1024, 4096}, {128, 192, 384, 512, 768, 2048}};
+const Grid kVocabularies{{8192, 32768}, {2048}};
+
+void add_kernels(std::vector<KernelPoint>& points, DType dtype, const std::vector<const char*>& names,
+                 const Sizes& rows, const Sizes& cols, int64_t most_elements) {
+  for (const char* name : names) {
+    for (const int64_t r : rows) {
+      for (const int64_t c : cols) {
+        if (r * c <= most_elements) points.push_back({name, dtype, r, c, 0});
+      }
+    }
+  }
+}
+
+struct Layer {
+  int64_t tokens, in, out;
+};
+
+void add_gemms(std::vector<GemmPoint>& points, DType dtype, const Layer& l) {
+  points.push_back({dtype, GemmLayout::TN, false, l.tokens, l.out, l.in, 0});
+  points.push_back({dtype, GemmLayout::NN, false, l.tokens, l.in, l.out, 0});
+  points.push_back({dtype, GemmLayout::NT, true, l.out, l.in, l.tokens, 0});
+}
+
+void add_attention(std::vector<KernelPoint>& points, DType dtype, const std::vector<const char*>& names,
+                   const Sizes& positions, const Sizes& head_dims) {
+  Sizes rows;
+  for (const int64_t s : positions) rows.push_back(s * s);
+  add_kernels(points, dtype, names, rows, head_dims, int64_t{1} << 30);
+}
+
+/// `measure(batch)` for one batch after the other while there is time; points behind are dropped.
+template <class Point, class Measure>
+void in_batches(std::vector<Point>& points, const Budget& budget, Measure measure) {
+  size_t done = 0;
+  while (done < points.size()) {
+    if (!budget.leaves(std::min(kWorstBatch_s, budget.total_s() / 20))) break;
+    const size_t end = std::min(done + kBatch, points.size());
+    measure(std::span<Point>(points).subspan(done, end - done));
+    done = end;
+  }
+  points.resize(done);
+}
+
+}  // namespace
+
+std::vector<KernelPoint> kernel_plan(const std::vector<DType>& dtypes) {
+  std::vector<KernelPoint> points;
+  const Sizes flat{int64_t{1} << 14, int64_t{1} << 17, int64_t{1} << 20, int64_t{1} << 22};
+  for (const bool coarse : {true, false}) {
+    for (const DType dtype : dtypes) {
+      add_kernels(points, dtype,
+                  {"layer_norm_forward", "layer_norm_backward", "rms_norm_forward", "rms_norm_backward", "gelu_forward",
+                   "gelu_backward", "swiglu_forward", "swiglu_backward", "residual", "residual_backward", "dropout",
+                   "dropout_backward", "bias_backward", "rotary", "embedding_forward", "embedding_backward"},
+                  coarse ? Sizes{64, 1024} : Sizes{256}, coarse ? Sizes{64, 512, 4096} : Sizes{64, 256, 1024},
+                  int64_t{1} << 22);
+      add_attention(points, dtype, {"attention_forward", "attention_backward"},
+                    coarse ? Sizes{32, 128, 512, 2048} : Sizes{64, 256, 1024},
+                    coarse ? Sizes{16, 64, 128} : Sizes{16, 32, 64, 128});
+      add_attention(points, dtype, {"attention_dropout_forward", "attention_dropout_backward"},
+                    coarse ? Sizes{32, 256, 1024} : Sizes{64, 128, 512}, coarse ? Sizes{16, 64} : Sizes{32, 64, 128});
+      add_kernels(points, dtype, {"cross_entropy", "cross_entropy_backward"},
+                  coarse ? Sizes{64, 256, 1024} : Sizes{128, 512}, coarse ? Sizes{128, 2048, 32768} : Sizes{8192},
+                  int64_t{1} << 23);
+      add_kernels(points, dtype, {"adamw", "sgd", "sum_of_squares", "fill", "copy", "add", "scale"}, {1},
+                  coarse ? flat : Sizes{int64_t{1} << 24}, int64_t{1} << 24);
+    }
+  }
+  return points;
+}
+
+std::vector<GemmPoint> gemm_plan(const std::vector<DType>& dtypes, double most_flops) {
+  std::vector<std::pair<int, Layer>> layers;  // how many of the sizes are not coarse
+  const auto add = [&](const Grid& ins, const Grid& outs) {
+    for (const int64_t tokens : kTokens.all()) {
+      for (const int64_t in : ins.all()) {
+        for (const int64_t out : outs.all()) {
+          const int fine = !kTokens.is_coarse(tokens) + !ins.is_coarse(in) + !outs.is_coarse(out);
+          layers.push_back({fine, {tokens, in, out}});
+        }
+      }
+    }
+  };
+  add(kWidths, kWidths);
+  add(kWidths, kVocabularies);
+  std::stable_sort(layers.begin(), layers.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<GemmPoint> points;
+  for (const auto& [fine, layer] : layers) {
+    for (const DType dtype : dtypes) {
+      if (2.0 * static_cast<double>(layer.tokens * layer.in) * static_cast<double>(layer.out) > most_flops) continue;
+      add_gemms(points, dtype, layer);
+    }
+  }
+  return points;
+}
+
+std::vector<ModelGemm> model_gemms(const model::ModelConfig& model, const ShapeOptions& options) {
+  const int64_t t = options.tensor_parallel;
+  const int64_t kv = std::max<int64_t>(model.num_query_groups / t, 1);
+  if (model.num_attention_heads % t != 0 || model.ffn_hidden_size % t != 0 ||
+      (model.num_query_groups % t != 0 && t % model.num_query_groups != 0)) {
+    throw ConfigError(fmt::format("--tensor-model-parallel-size {} must divide {} heads, {} KV heads and {} of the MLP",
+                                  t, model.num_attention_heads, model.num_query_groups, model.ffn_hidden_size));
+  }
+  const int64_t h = model.hidden_size, tokens = model.seq_length * options.micro_batch;
+  const int64_t q = model.query_size() / t, f = model.ffn_hidden_size / t;
+  const int64_t gates = model.activation == model::ActivationType::SwiGlu ? 2 : 1;
+  const std::pair<const char*, Layer> layers[]{{"qkv", {tokens, h, q + 2 * kv * model.kv_channels}},
+                                               {"proj", {tokens, q, h}},
+                                               {"fc1", {tokens, h, gates * f}},
+                                               {"fc2", {tokens, f, h}},
+                                               {"logits", {tokens, h, model.padded_vocab_size(t) / t}}};
+  std::vector<ModelGemm> all;
+  for (const auto& [name, layer] : layers) {
+    std::vector<GemmPoint> points;
+    add_gemms(points, options.dtype, layer);
+    for (const GemmPoint& point : points) all.push_back({name, point});
+  }
+  return all;
+}
+
+Budget::Budget(double seconds, comm::Communicator* group) : total_s_(seconds), start_s_(now_s()), group_(group) {}
+
+double Budget::elapsed_s() const { return now_s() - start_s_; }
+
+bool Budget::leaves(double seconds) const {
+  double least = total_s_ - elapsed_s();
+  if (group_ != nullptr && group_->size() > 1) {
+    group_->all_reduce(Tensor(&least, DType::Float64, {1}), comm::ReduceOp::Min).wait();
+  }
+  return least >= seconds;
+}
+
+void measure_gemms(Operands& operands, const TimingOptions& timing, const Budget& budget, comm::Communicator* group,
+                   std::vector<GemmPoint>& points) {
+  in_batches(points, budget, [&](std::span<GemmPoint> batch) {
+    std::vector<std::function<void()>> calls;
+    for (const GemmPoint& point : batch) calls.push_back(gemm_call(operands, point));
+    const std::vector<Statistics> times = time_cases(calls, timing, group);
+    for (size_t i = 0; i < batch.size(); ++i) batch[i].time_s = times[i].median_s;
+  });
+}
+
+void measure_kernels(Operands& operands, const TimingOptions& timing, const Budget& budget, comm::Communicator* group,
+                     std::vector<KernelPoint>& points) {
+  in_batches(points, budget, [&](std::span<KernelPoint> batch) {
+    std::vector<std::function<void()>> calls;
+    for (const KernelPoint& point : batch) calls.push_back(kernel_call(operands, point, heads_of_call(point)));
+    const std::vector<Statistics> times = time_cases(calls, timing, group);
+    for (size_t i = 0; i < batch.size(); ++i) {
+      batch[i].time_s = times[i].median_s / static_cast<double>(heads_of_call(batch[i]));
+    }
+  });
+}
+
+}  // namespace triax::bench

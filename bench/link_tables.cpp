@@ -1,0 +1,194 @@
+#include "bench/link_tables.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <set>
+
+#include "base/clock.h"
+
+namespace triax::bench {
+namespace {
+
+using comm::Operation;
+using comm::ReduceOp;
+
+constexpr int64_t kLeastBytes = 256;
+constexpr int kFactor = 4;
+
+comm::GridOptions grid_of(comm::Axis axis, int size, int world) {
+  comm::GridOptions options;
+  (axis == comm::Axis::Tensor     ? options.shape.tensor
+   : axis == comm::Axis::Pipeline ? options.shape.pipeline
+                                  : options.shape.data) = size;
+  if (axis != comm::Axis::Data) options.shape.data = world / size;
+  return options;
+}
+
+int nodes_of_group(const comm::ProcessGrid& grid, comm::Axis axis) {
+  std::set<int> nodes;
+  for (const int rank : comm::group_of(grid.shape(), grid.world_rank(), axis)) {
+    nodes.insert(grid.nodes()[static_cast<size_t>(rank)]);
+  }
+  return static_cast<int>(nodes.size());
+}
+
+/// Tensors of one collective, and its call.
+struct Exchange {
+  Operation operation;
+  Buffer whole_buffer, piece_buffer;
+  Tensor whole, piece;
+  comm::Communicator* group;
+
+  Exchange(Operation op, DType dtype, int64_t bytes, comm::Communicator& g, Arena& arena, kernels::Device& device)
+      : operation(op), group(&g) {
+    const int64_t n = std::max<int64_t>(bytes / static_cast<int64_t>(size_of(dtype)) / g.size(), 1);
+    whole_buffer = arena.allocate(dtype, n * g.size(), MemoryCategory::Workspace);
+    piece_buffer =
+        arena.allocate(dtype, operation == Operation::AllToAll ? n * g.size() : n, MemoryCategory::Workspace);
+    whole = whole_buffer.view(dtype, {n * g.size()});
+    piece = piece_buffer.view(dtype, {operation == Operation::AllToAll ? n * g.size() : n});
+    device.fill(whole, 0);
+    device.fill(piece, 0);
+    device.synchronize();
+  }
+  void call() const {
+    switch (operation) {
+      case Operation::AllReduce:
+        return group->all_reduce(whole, ReduceOp::Sum).wait();
+      case Operation::Reduce:
+        return group->reduce(whole, ReduceOp::Sum, 0).wait();
+      case Operation::AllGather:
+        return group->all_gather(piece, whole).wait();
+      case Operation::ReduceScatter:
+        return group->reduce_scatter(whole, piece, ReduceOp::Sum).wait();
+      case Operation::Broadcast:
+        return group->broadcast(whole, 0).wait();
+      case Operation::AllToAll:
+        return group->all_to_all(whole, piece).wait();
+      default:
+        return group->barrier();
+    }
+  }
+};
+
+struct Measuring {
+  comm::MpiSession& session;
+  const TimingOptions& timing;
+  const Budget& budget;
+  int64_t most_bytes;
+};
+
+std::vector<int64_t> sizes(int64_t most) {
+  std::vector<int64_t> all;
+  for (int64_t bytes = kLeastBytes; bytes <= most; bytes *= kFactor) all.push_back(bytes);
+  return all;
+}
+
+/// All groups of `size` consecutive ranks at once.
+void measure_groups(const Measuring& m, int size, const std::vector<DType>& dtypes, std::vector<CollectivePoint>& out) {
+  comm::ProcessGrid grid(m.session, grid_of(comm::Axis::Tensor, size, m.session.size()));
+  Arena arena(grid.memory());
+  const auto device = kernels::make_cpu_device({1});
+  const int nodes = nodes_of_group(grid, comm::Axis::Tensor);
+  for (const DType dtype : dtypes) {
+    std::vector<Operation> operations{Operation::AllReduce, Operation::AllGather, Operation::ReduceScatter};
+    if (dtype == DType::Float32) {
+      operations.insert(operations.end(), {Operation::Broadcast, Operation::Reduce, Operation::AllToAll});
+    }
+    for (const Operation operation : operations) {
+      if (!m.budget.leaves(0.5)) return;
+      std::vector<std::unique_ptr<Exchange>> exchanges;
+      std::vector<std::function<void()>> calls;
+      for (const int64_t bytes : sizes(m.most_bytes)) {
+        exchanges.push_back(std::make_unique<Exchange>(operation, dtype, bytes, grid.tensor(), arena, *device));
+        calls.push_back([one = exchanges.back().get()] { one->call(); });
+      }
+      const std::vector<Statistics> times = time_cases(calls, m.timing, &grid.world());
+      for (size_t i = 0; i < times.size(); ++i) {
+        out.push_back({operation, size, nodes, exchanges[i]->whole.bytes(), times[i].median_s, dtype});
+      }
+    }
+  }
+}
+
+/// Half a round trip between neighbouring ranks of a pipeline, one message at a time; ranks 2i and 2i+1.
+void measure_messages(const Measuring& m, std::vector<CollectivePoint>& out) {
+  const int world = m.session.size();
+  comm::ProcessGrid grid(m.session, grid_of(comm::Axis::Pipeline, world, world));
+  Arena arena(grid.memory());
+  comm::Communicator& group = grid.pipeline();
+  const int peer = group.rank() ^ 1;
+  const bool talks = peer < world;
+  const int nodes = grid.nodes()[0] == grid.nodes()[1] ? 1 : 2;
+  std::vector<Buffer> buffers;
+  std::vector<std::function<void()>> calls;
+  for (const int64_t bytes : sizes(m.most_bytes)) {
+    buffers.push_back(arena.allocate(static_cast<size_t>(bytes), MemoryCategory::Workspace));
+    const Tensor t = buffers.back().view(DType::UInt8, {bytes});
+    calls.push_back([&group, t, peer, talks] {
+      if (!talks) return;
+      if (group.rank() < peer) {
+        group.send(t, peer, 0).wait();
+        group.recv(t, peer, 0).wait();
+      } else {
+        group.recv(t, peer, 0).wait();
+        group.send(t, peer, 0).wait();
+      }
+    });
+  }
+  const std::vector<Statistics> times = time_cases(calls, m.timing, &grid.world());
+  for (size_t i = 0; i < times.size(); ++i) {
+    out.push_back({Operation::Send, 2, nodes, static_cast<int64_t>(buffers[i].size_bytes()), times[i].median_s / 2,
+                   DType::Float32});
+  }
+}
+
+/// What the communication thread adds to a small all-reduce.
+Constant measure_queue(const Measuring& m, const std::vector<CollectivePoint>& points) {
+  const int world = m.session.size();
+  comm::ProcessGrid grid(m.session, grid_of(comm::Axis::Data, world, world));
+  Arena arena(grid.memory());
+  const auto device = kernels::make_cpu_device({1});
+  const Exchange one(Operation::AllReduce, DType::Float32, kLeastBytes, grid.data(), arena, *device);
+  const double queued = time_cases({[&one] { one.call(); }}, m.timing, &grid.world())[0].median_s;
+  double direct = queued;
+  for (const CollectivePoint& p : points) {
+    if (p.operation == Operation::AllReduce && p.ranks == world && p.dtype == DType::Float32 &&
+        p.bytes <= kLeastBytes) {
+      direct = p.time_s;
+    }
+  }
+  return {std::max(0.0, queued - direct), Origin::Measured, "all_reduce of 256 bytes: dp group less tp group"};
+}
+
+Link link_of(const std::vector<CollectivePoint>& points, int nodes, int ranks) {
+  const Constant nothing{0, Origin::Measured, "every rank has its own core"};
+  Link link{nodes == 1 ? "shared-memory" : "network", ranks, {}, {}, nothing, nothing};
+  for (const CollectivePoint& p : points) {
+    if (p.operation != Operation::Send || p.nodes != nodes) continue;
+    if (link.latency_s.value == 0) link.latency_s = {p.time_s, Origin::Measured, "bench all: message of 256 bytes"};
+    link.bytes_per_s = {static_cast<double>(p.bytes) / p.time_s, Origin::Measured,
+                        fmt::format("bench all: message of {} bytes", p.bytes)};
+  }
+  return link;
+}
+
+}  // namespace
+
+LinkTables measure_links(comm::MpiSession& session, const std::vector<DType>& dtypes, const TimingOptions& timing,
+                         const Budget& budget, int64_t most_bytes) {
+  const Measuring m{session, timing, budget, most_bytes};
+  LinkTables tables;
+  measure_messages(m, tables.collectives);
+  for (int size = session.size(); size >= 2; --size) {
+    if (session.size() % size == 0) measure_groups(m, size, dtypes, tables.collectives);
+  }
+  tables.queue_s = measure_queue(m, tables.collectives);
+  const int nodes = tables.collectives.front().nodes;
+  tables.links.push_back(link_of(tables.collectives, nodes, nodes == 1 ? session.local_size() : 0));
+  return tables;
+}
+
+}  // namespace triax::bench

@@ -1,0 +1,24 @@
+// Collectives and messages of hw.json, with the algorithms and the memory that training uses.
+#pragma once
+
+#include <vector>
+
+#include "bench/hardware.h"
+#include "bench/kernel_tables.h"
+#include "comm/mpi_session.h"
+#include "comm/process_grid.h"
+
+namespace triax::bench {
+
+struct LinkTables {
+  std::vector<CollectivePoint> collectives;  ///< all groups of a size talk at once; Send: pairs of neighbours
+  std::vector<Link> links;                   ///< from the innermost
+  Constant queue_s;  ///< handing an operation to the communication thread and waiting for it (dp groups)
+};
+
+/// Groups of every size that divides the ranks, over sizes 256 B .. `most_bytes`. Collective over all ranks (at least
+/// two). Elements fp32, all_reduce, all_gather and reduce_scatter also.
+LinkTables measure_links(comm::MpiSession& session, const std::vector<DType>& dtypes, const TimingOptions& timing,
+                         const Budget& budget, int64_t most_bytes);
+
+}  // namespace triax::bench

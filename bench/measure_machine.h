@@ -1,0 +1,27 @@
+// `triax bench all`: one description of this machine, measured by all ranks at once, for the cost model to read.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "bench/hardware.h"
+#include "bench/kernel_tables.h"
+#include "comm/mpi_session.h"
+
+namespace triax::bench {
+
+struct MachineBench {
+  std::string name = "here";
+  double budget_s = 60;
+  std::vector<DType> dtypes{DType::Float32, DType::BFloat16};
+  std::vector<GemmPoint> shapes;                ///< measured before those of the plan: a model's own
+  int64_t most_bytes = int64_t{64} << 20;       ///< of a collective
+  std::function<void(const std::string&)> say;  ///< progress; may be empty
+};
+
+/// Collective over all ranks, at least two. What the budget did not allow is left out, coarse sizes last; `left_out`
+/// in the environment says how many points.
+Hardware measure_machine(comm::MpiSession& session, const MachineBench& bench);
+
+}  // namespace triax::bench
