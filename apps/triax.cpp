@@ -36,7 +36,7 @@ constexpr Command kCommands[] = {
     {"options", "every option; --markdown writes docs/from-megatron.md", options_command},
     {"plan", "", nullptr},
     {"sim", "", nullptr},
-    {"sweep", "", nullptr},
+    {"sweep", "grids of runs and built-in ablations, with tables and figures", sweep_command},
     {"report", "", nullptr},
     {"doctor", "", nullptr},
 };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <tuple>
 
@@ -131,6 +132,24 @@ std::string communication_text(const std::vector<CommunicationRow>& rows, int64_
                    step_s > 0 ? 100 * r.exposed_s / step_s : 0.0, r.converted ? "  converted" : "");
   }
   return text;
+}
+
+std::string communication_json(const std::vector<CommunicationRow>& rows, int64_t steps) {
+  const double n = static_cast<double>(std::max<int64_t>(steps, 1));
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const CommunicationRow& r : rows) {
+    if (r.sent_bytes == 0 && r.exposed_s == 0) continue;
+    list.push_back({{"group", r.group},
+                    {"kind", r.kind},
+                    {"operation", comm::name_of(r.op)},
+                    {"calls", r.calls / n},
+                    {"payload_bytes", r.payload_bytes / n},
+                    {"sent_bytes", r.sent_bytes / n},
+                    {"busy_ms", r.busy_s / n * 1e3},
+                    {"exposed_ms", r.exposed_s / n * 1e3},
+                    {"converted", r.converted}});
+  }
+  return list.dump();
 }
 
 }  // namespace triax::train

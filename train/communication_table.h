@@ -52,4 +52,8 @@ enum class CommunicationScope { AllRanks, FailedRank };
 std::string communication_text(const std::vector<CommunicationRow>& rows, int64_t steps, double step_s,
                                CommunicationScope scope);
 
+/// The same rows as a JSON list for summary.json, per step: group, kind, operation, calls, payload_bytes, sent_bytes,
+/// busy_ms, exposed_ms, converted.
+std::string communication_json(const std::vector<CommunicationRow>& rows, int64_t steps);
+
 }  // namespace triax::train

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <iostream>
 #include <iterator>
+#include <nlohmann/json.hpp>
 
 #include "io/options/validate.h"
 
@@ -106,7 +107,9 @@ void RunReporter::finish(io::EndReason reason, const std::vector<CommunicationRo
   const bool failed = reason == io::EndReason::Failed;
   print(communication_text(communication, steps_, step_s_,
                            failed ? CommunicationScope::FailedRank : CommunicationScope::AllRanks));
-  io::write_text_file(directory_.file("summary.json"), summary_.json(reason));
+  nlohmann::ordered_json summary = nlohmann::ordered_json::parse(summary_.json(reason));
+  summary["communication"] = nlohmann::ordered_json::parse(communication_json(communication, steps_));
+  io::write_text_file(directory_.file("summary.json"), summary.dump(2) + "\n");
 }
 
 }  // namespace triax::train

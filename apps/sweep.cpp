@@ -1,0 +1,179 @@
+// `triax sweep`: a grid of runs, real, on the virtual clock or simulated, with its table and figure.
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "apps/commands.h"
+#include "apps/program_request.h"
+#include "apps/sweep_request.h"
+#include "base/error.h"
+#include "plan/sweep/environment.h"
+#include "plan/sweep/results.h"
+#include "plan/sweep/submit.h"
+#include "plan/sweep/sweep_figure.h"
+
+namespace triax::apps {
+namespace {
+
+constexpr const char* kUsage =
+    "usage: triax sweep [options of every point] --grid OPTION=A,B,... [--grid ...] [--repeats N]\n"
+    "       triax sweep --ablation NAME          triax sweep --list-ablations\n\n"
+    "Runs every combination, each in a directory of its own, and writes results.csv, runs.csv and a figure. The same\n"
+    "command again does what is missing. See docs/experiments.md.\n\n";
+
+constexpr const char* kDescription =
+    "DIR/points/NAME-HASH-rN/   a point: run directory, stdout.txt, stderr.txt, point.json (state, reason, metrics)\n"
+    "DIR/results.csv            a row per point: settings, ranks, repeats, done, state, reason, METRIC, METRIC_ci95\n"
+    "DIR/runs.csv               a row per run: settings, repeat, state, reason, exit code, wall_s, host, metrics\n"
+    "DIR/sweep.{csv,gp,svg,pdf} the figure\n\n"
+    "state      done, refused (exit code 2), infeasible (3), out of memory, timed out, failed, missing\n"
+    "METRIC     mean over repeats; METRIC_ci95: half width of the 95 % interval, t(n - 1) s / sqrt(n)\n"
+    "step_ms, tokens_per_s, bubble_fraction, ...   of a run: medians of its steps after warm-up (summary.json)\n"
+    "comm_bytes                 bytes sent per step, sum over ranks\n"
+    "GROUP_sent_bytes, GROUP_exposed_ms   per step, mean of all ranks, of the groups tp, pp, dp, ...; tp_attention,\n"
+    "                           tp_mlp, ... are parts of tp\n"
+    "trace_bubble_fraction, trace_span_s  of the run's one recorded step\n"
+    "span, makespan, formula_span, formula_bubble_fraction   simulated: in units of --cost, see triax program time\n";
+
+std::string help(SweepRequest& request) {
+  std::string text = kUsage;
+  for (const io::OptionEntry& entry : sweep_entries(request)) {
+    text += fmt::format("  --{} {}\n        {}\n", entry.name, entry.value_name, entry.help);
+  }
+  return text + "\nAll options of 'triax train --help', and --data-parallel-size, --world-size, --num-microbatches.\n";
+}
+
+std::vector<plan::Point> points_of(const SweepRequest& r) {
+  std::vector<plan::Point> points;
+  for (const std::vector<plan::Setting>& settings : plan::combinations(r.axes)) {
+    for (int repeat = 1; repeat <= r.repeats; ++repeat) {
+      points.push_back(plan::make_point({r.mode, r.base, settings, repeat}));
+    }
+  }
+  return points;
+}
+
+std::string default_directory(const SweepRequest& r) {
+  const plan::Point base = plan::make_point({r.mode, r.base, {}, 1});
+  return fmt::format("sweeps/{}-{}", plan::name_of(r.mode), base.name.substr(5, 8));  // "base-HASH-r1"
+}
+
+void list_points(const std::vector<plan::Point>& points, const plan::RunnerOptions& options) {
+  for (size_t i = 0; i < points.size(); ++i) {
+    const plan::Point& point = points[i];
+    fmt::print("{:>4} {} r{}: ", i, plan::text_of(point.request.settings), point.request.repeat);
+    if (!point.refusal.empty()) {
+      fmt::print("refused: {}\n", point.refusal);
+      continue;
+    }
+    const std::string directory = options.directory + "/points/" + point.name;
+    std::string command;
+    for (const std::string& word : plan::command_of(point, options.launcher, "triax", directory)) {
+      command += fmt::format("{}{}", command.empty() ? "" : " ", plan::shell_word(word));
+    }
+    fmt::print("{}\n", command);
+  }
+}
+
+int hand_to_slurm(const SweepRequest& r, const std::vector<plan::Point>& points, const std::vector<std::string>& args) {
+  plan::ArrayJob job;
+  job.name = "triax-sweep";
+  job.directory = r.out;
+  job.point_timeout_s = r.point_timeout_s;
+  job.sbatch_options = r.sbatch;
+  for (size_t i = 0; i < points.size(); ++i) {
+    const auto record = plan::read_record(r.out + "/points/" + points[i].name);
+    const bool missing = !record || (record->state != plan::PointState::Done && r.retry_failed);
+    if (!missing || !points[i].refusal.empty()) continue;  // refusals become rows without a job
+    job.points.push_back(static_cast<int>(i));
+    job.tasks = std::max(job.tasks, points[i].ranks);
+  }
+  if (job.points.empty()) return fmt::print("nothing is missing; --collect writes the results\n"), 0;
+  job.command = {plan::own_binary(), "sweep"};
+  for (const std::string& arg : args) {
+    if (arg != "--submit" && arg != "--submit=true") job.command.push_back(arg);
+  }
+  if (std::none_of(args.begin(), args.end(),
+                   [](const std::string& a) { return a == "--out" || a.starts_with("--out="); })) {
+    job.command.insert(job.command.end(), {"--out", r.out});
+  }
+  fmt::print(
+      "{}\n{} points, {} ranks at most; when they have ended, the same command with --collect instead of --submit\n",
+      plan::submit(job), job.points.size(), job.tasks);
+  return 0;
+}
+
+/// 0 where at least one point is done; else what most of them ended in.
+int exit_code_of(const plan::SweepRun& run) {
+  if (run.interrupted) return static_cast<int>(ExitCode::Interrupted);
+  const auto all = [&run](plan::PointState state) {
+    return std::all_of(run.records.begin(), run.records.end(), [state](const auto& r) { return r.state == state; });
+  };
+  for (const plan::PointRecord& record : run.records) {
+    if (record.state == plan::PointState::Done) return 0;
+  }
+  if (all(plan::PointState::Missing)) return 0;  // --collect, or run by others
+  if (all(plan::PointState::Refused)) return static_cast<int>(ExitCode::Usage);
+  return static_cast<int>(all(plan::PointState::Infeasible) ? ExitCode::Infeasible : ExitCode::RunTime);
+}
+
+void write_results(const SweepRequest& r, const plan::SweepRun& run, const std::vector<std::string>& args) {
+  std::vector<std::string> words = {"triax", "sweep"};
+  words.insert(words.end(), args.begin(), args.end());
+  std::vector<std::string> head;
+  if (!r.csv_plain) head = plan::provenance(words);
+  const std::vector<plan::SweepRow> rows = plan::rows_of(run.records);
+  write_file(r.out + "/results.csv", plan::rows_csv(rows, head));
+  write_file(r.out + "/runs.csv", plan::runs_csv(run.records, head));
+  if (r.format == Format::Table) fmt::print("{}", plan::rows_table(rows));
+  if (r.format == Format::Csv) fmt::print("{}", plan::rows_csv(rows, head));
+  if (r.format == Format::Json) fmt::print("{}", plan::rows_json(rows));
+  const char* usual = r.mode == plan::SweepMode::Real ? "tokens_per_s" : "bubble_fraction";
+  if (const auto figure = plan::figure_of(rows, r.x, r.y.empty() ? usual : r.y)) {
+    const io::FigureFiles files = io::write_figure(r.out, *figure, head);
+    spdlog::info("figure {}", fmt::join(files.paths, " "));
+    if (!files.missing.empty()) spdlog::info("no .svg and .pdf: {}", files.missing);
+  }
+  spdlog::info("results {0}/results.csv {0}/runs.csv", r.out);
+}
+
+int run_grid(SweepRequest& r, const std::vector<std::string>& args) {
+  if (r.axes.empty() && r.base.empty())
+    throw ConfigError("sweep: needs --grid OPTION=A,B,... and the options of the points; see --help");
+  if (r.out.empty()) r.out = default_directory(r);
+  std::vector<plan::Point> points = points_of(r);
+  const plan::RunnerOptions options = r.runner_options();
+  if (r.dry_run) return list_points(points, options), 0;
+  if (r.submit) return hand_to_slurm(r, points, args);
+  if (r.only_point >= static_cast<int64_t>(points.size())) {
+    throw ConfigError(fmt::format("--only-point {}: must be from 0 to {}", r.only_point, points.size() - 1));
+  }
+  if (r.only_point >= 0) points = {points[static_cast<size_t>(r.only_point)]};
+  const plan::SweepRun run =
+      plan::run_points(points, options, [&](size_t i, const plan::Point& point, const plan::PointRecord& record) {
+        spdlog::info("[{}/{}] {} r{}: {}{} ({:.1f} s)", i + 1, points.size(), plan::text_of(point.request.settings),
+                     point.request.repeat, plan::name_of(record.state),
+                     record.reason.empty() ? "" : fmt::format(": {}", record.reason), record.wall_s);
+      });
+  if (r.only_point < 0) write_results(r, run, args);
+  if (run.interrupted) spdlog::info("stopped; the same command does what is missing");
+  return exit_code_of(run);
+}
+
+}  // namespace
+
+int sweep_command(const std::vector<std::string>& args) {
+  SweepRequest request;
+  read_sweep_request(args, request);
+  if (request.help || args.empty()) {
+    const std::string text = help(request);
+    fmt::print(args.empty() ? stderr : stdout, "{}", text);
+    return args.empty() ? static_cast<int>(ExitCode::Usage) : 0;
+  }
+  if (request.describe) return fmt::print("{}", kDescription), 0;
+  return run_grid(request, args);
+}
+
+}  // namespace triax::apps

@@ -1,0 +1,111 @@
+// What a finished point measured, from the files that it left.
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "base/error.h"
+#include "io/trace/chrome_trace.h"
+#include "io/trace/trace_summary.h"
+#include "plan/sweep/record.h"
+#include "plan/sweep/statistics.h"
+
+namespace triax::plan {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+using Metrics = std::map<std::string, double>;
+
+Json read_json(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) return nullptr;
+  return Json::parse(file, nullptr, false);
+}
+
+void take_numbers(const Json& json, const std::vector<const char*>& keys, Metrics& metrics) {
+  for (const char* key : keys) {
+    if (json.contains(key) && json[key].is_number()) metrics[key] = json[key];
+  }
+}
+
+// Bytes and exposed time of each group, all operations together; parts of a group by kind of layer stay out.
+void take_communication(const Json& summary, Metrics& metrics) {
+  if (!summary.contains("communication")) return;
+  for (const Json& row : summary["communication"]) {
+    const std::string group = row.value("group", ""), kind = row.value("kind", "");
+    const std::string name = kind.empty() ? group : group + "_" + kind;
+    metrics[name + "_sent_bytes"] += row.value("sent_bytes", 0.0);
+    metrics[name + "_exposed_ms"] += row.value("exposed_ms", 0.0);
+  }
+}
+
+/// Median of the iterations' comm_bytes, and the most memory of any.
+void take_iterations(const std::string& path, Metrics& metrics) {
+  std::ifstream file(path);
+  std::vector<double> bytes;
+  for (std::string line; std::getline(file, line);) {
+    const Json json = Json::parse(line, nullptr, false);
+    if (!json.is_object() || !json.contains("comm_bytes") || !json["comm_bytes"].is_number()) continue;
+    bytes.push_back(json["comm_bytes"]);
+    take_numbers(json, {"hardware_tflops", "global_batch_size"}, metrics);
+  }
+  if (!bytes.empty()) metrics["comm_bytes"] = median(bytes);
+}
+
+/// Bubble and span of the newest trace of `source` ("measured" or "virtual"), the span in its ps.
+void take_trace(const std::string& directory, const std::string& source, Metrics& metrics) {
+  fs::path newest;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory + "/trace", error)) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with(source + "-") || entry.path().extension() != ".json") continue;
+    if (newest.empty() || name.size() > newest.filename().string().size() ||
+        (name.size() == newest.filename().string().size() && name > newest.filename().string())) {
+      newest = entry.path();
+    }
+  }
+  if (newest.empty()) return;
+  std::ifstream file(newest);
+  std::ostringstream text;
+  text << file.rdbuf();
+  const io::TraceSummary summary = io::summarize(io::parse_chrome_trace(text.str(), newest.string()));
+  metrics["trace_bubble_fraction"] = summary.bubble_of_total;
+  metrics["trace_span_s"] = static_cast<double>(summary.span_ps) * 1e-12;
+}
+
+bool read_simulated(const std::string& directory, Metrics& metrics) {
+  const Json json = read_json(directory + "/time.json");
+  if (!json.is_object()) return false;
+  take_numbers(json, {"makespan", "span", "bubble_of_total", "bubble_of_ideal"}, metrics);
+  metrics["bubble_fraction"] = json.value("bubble_of_total", 0.0);
+  if (json.contains("closed_form") && json["closed_form"].is_object()) {
+    metrics["formula_bubble_fraction"] = json["closed_form"].value("bubble_of_total", 0.0);
+    metrics["formula_span"] = json["closed_form"].value("span", 0.0);
+  }
+  for (const Json& peak : json.value("in_flight_micro_batches", Json::array())) {
+    metrics["in_flight_micro_batches"] = std::max(metrics["in_flight_micro_batches"], peak.get<double>());
+  }
+  return true;
+}
+
+}  // namespace
+
+bool read_metrics(const std::string& directory, SweepMode mode, Metrics& metrics) {
+  if (mode == SweepMode::Simulated) return read_simulated(directory, metrics);
+  const Json summary = read_json(directory + "/summary.json");
+  if (!summary.is_object() || summary.value("ended", "") == "failed" || !summary.contains("step_ms")) return false;
+  take_numbers(summary,
+               {"step_ms", "tokens_per_s", "model_tflops", "mfu", "bubble_fraction", "exposed_comm_ms", "data_wait_ms",
+                "peak_memory_bytes", "last_lm_loss", "last_iteration", "iterations"},
+               metrics);
+  take_communication(summary, metrics);
+  take_iterations(directory + "/metrics.jsonl", metrics);
+  take_trace(directory, mode == SweepMode::Virtual ? "virtual" : "measured", metrics);
+  if (mode == SweepMode::Virtual && metrics.contains("trace_bubble_fraction")) {
+    metrics["bubble_fraction"] = metrics["trace_bubble_fraction"];
+  }
+  return true;
+}
+
+}  // namespace triax::plan

@@ -1,0 +1,174 @@
+#include "plan/sweep/runner.h"
+
+#include <fcntl.h>
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/version.h"
+#include "plan/sweep/environment.h"
+
+namespace triax::plan {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// An advisory lock that ends with the process that holds it.
+class PointLock {
+ public:
+  explicit PointLock(const std::string& path) : path_(path) {
+    descriptor_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (descriptor_ < 0) throw RunTimeError(fmt::format("{}: cannot be written: {}", path, std::strerror(errno)));
+    held_ = ::flock(descriptor_, LOCK_EX | LOCK_NB) == 0;
+  }
+  PointLock(const PointLock&) = delete;
+  PointLock& operator=(const PointLock&) = delete;
+  PointLock(PointLock&&) = delete;
+  PointLock& operator=(PointLock&&) = delete;
+  ~PointLock() {
+    if (held_) ::unlink(path_.c_str());
+    ::close(descriptor_);
+  }
+  bool held() const { return held_; }
+
+ private:
+  std::string path_;
+  int descriptor_ = -1;
+  bool held_ = false;
+};
+
+void move_aside(const std::string& directory, const char* why) {
+  int number = 1;
+  while (fs::exists(fmt::format("{}.{}-{}", directory, why, number))) ++number;
+  fs::rename(directory, fmt::format("{}.{}-{}", directory, why, number));
+}
+
+PointRecord new_record(const Point& point) {
+  PointRecord record;
+  const BuildInfo build = build_info();
+  record.settings = point.request.settings;
+  record.repeat = point.request.repeat;
+  record.mode = name_of(point.request.mode);
+  record.ranks = point.ranks;
+  record.started = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+  record.host = host_facts().name;
+  record.version = build.version;
+  record.commit = build.commit;
+  return record;
+}
+
+/// The run itself may have ended well although nobody wrote it down.
+bool finished_alone(const std::string& directory) {
+  std::ifstream file(directory + "/summary.json");
+  if (!file) return false;
+  const auto json = nlohmann::json::parse(file, nullptr, false);
+  return json.is_object() && json.value("ended", "") == "finished";
+}
+
+class Runner {
+ public:
+  explicit Runner(const RunnerOptions& options) : options_(options), points_(options.directory + "/points") {
+    std::error_code error;
+    fs::create_directories(points_, error);
+    if (error) throw ConfigError(fmt::format("--out {}: cannot be made ({})", options.directory, error.message()));
+  }
+
+  /// The record of a point, run now where it has to be; sets `ran`.
+  PointRecord take(const Point& point, bool& ran) {
+    const std::string directory = points_ + "/" + point.name;
+    if (const auto kept = kept_record(directory)) return *kept;
+    PointRecord record = new_record(point);
+    if (options_.run == RunPoints::None) return record;
+    const PointLock lock(directory + ".lock");
+    if (!lock.held()) {
+      record.reason = "another process is running it";
+      return record;
+    }
+    if (const auto kept = kept_record(directory)) return *kept;  // the holder before us wrote it
+    const bool failed_before = read_record(directory).has_value();
+    if (!failed_before && finished_alone(directory) && read_metrics(directory, point.request.mode, record.metrics)) {
+      record.state = PointState::Done;
+      write_record(directory, record);
+      return record;
+    }
+    if (fs::exists(directory)) move_aside(directory, failed_before ? "failed" : "interrupted");
+    ran = true;
+    run(point, directory, record);
+    return record;
+  }
+
+  bool interrupted() const { return interrupted_; }
+
+ private:
+  std::optional<PointRecord> kept_record(const std::string& directory) const {
+    auto record = read_record(directory);
+    if (!record) return std::nullopt;
+    const bool again = options_.run == RunPoints::Missing && options_.retry == Retry::Failed;
+    if (record->state != PointState::Done && again) return std::nullopt;
+    return record;
+  }
+
+  void run(const Point& point, const std::string& directory, PointRecord& record) {
+    fs::create_directories(directory);
+    if (!point.refusal.empty()) {
+      record.state = PointState::Refused;
+      record.reason = point.refusal;
+      write_record(directory, record);
+      return;
+    }
+    ProcessRequest request;
+    request.command = command_of(point, options_.launcher, options_.triax, directory);
+    request.stdout_path = directory + "/stdout.txt";
+    request.stderr_path = directory + "/stderr.txt";
+    request.timeout_s = options_.point_timeout_s;
+    record.command = request.command;
+    const ProcessResult result = run_process(request);
+    if (result.interrupted) {
+      interrupted_ = true;
+      return;
+    }
+    judge(result, request.stderr_path, record);
+    if (record.state == PointState::Done && !read_metrics(directory, point.request.mode, record.metrics)) {
+      record.state = PointState::Failed;
+      record.reason = "ended with exit code 0 but without results (summary.json)";
+    }
+    write_record(directory, record);
+  }
+
+  const RunnerOptions& options_;
+  std::string points_;
+  bool interrupted_ = false;
+};
+
+}  // namespace
+
+SweepRun run_points(const std::vector<Point>& points, const RunnerOptions& options, const PointObserver& observer) {
+  const StopSignals signals;
+  Runner runner(options);
+  SweepRun result;
+  for (size_t i = 0; i < points.size(); ++i) {
+    result.interrupted = runner.interrupted() || StopSignals::received() != 0;
+    if (result.interrupted) {
+      result.records.push_back(new_record(points[i]));
+      continue;
+    }
+    bool ran = false;
+    result.records.push_back(runner.take(points[i], ran));
+    result.interrupted = runner.interrupted();
+    if (!ran || result.interrupted) continue;
+    ++result.started;
+    if (observer) observer(i, points[i], result.records.back());
+  }
+  return result;
+}
+
+}  // namespace triax::plan
