@@ -56,7 +56,6 @@ OptionEntry exact_scope(MemRequest& r) {
 
 /// The options are the trainer's own, and so are their rules.
 void set_zero(MemRequest& r, int64_t d) {
-  const io::ParallelOptions& p = r.options.parallel;
   io::FaultList faults;
   io::check_zero(r.options, d, faults);
   if (r.grads_in_bf16 && r.options.control.precision != io::Precision::Bf16) {
@@ -64,11 +63,11 @@ void set_zero(MemRequest& r, int64_t d) {
   }
   const std::vector<std::string> found = faults.take();
   if (!found.empty()) throw ConfigError(fmt::format("{}", fmt::join(found, "\n  ")));
-  model::ZeroSharding& zero = r.terms.zero;
-  zero.stage = p.zero_stage;
-  zero.data_parallel = d;
-  zero.shard_group = p.zero_shard_group > 0 ? p.zero_shard_group : d;
-  if (p.zero_hpz > 1) zero.parameter_group = p.zero_hpz;
+  const auto attention = r.terms.attention;
+  io::RunOptions of_replicas = r.options;
+  of_replicas.parallel.grid.data = static_cast<int>(d);
+  r.terms = plan::memory_terms_of(of_replicas);
+  r.terms.attention = attention;
   if (r.grads_in_bf16) r.terms.gradients = plan::GradientStorage::Bf16;
 }
 

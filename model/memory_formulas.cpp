@@ -123,7 +123,8 @@ StageMemory stage_memory(const ModelConfig& c, const MemoryRequest& request, std
   }
   int live = 0;
   int64_t of_layers = 0, of_ends = 0;
-  for (const Op& op : ops) {
+  for (size_t i = 0; i < ops.size(); ++i) {
+    const Op& op = ops[i];
     const int sign = is_forward(op.kind) ? 1 : is_backward_weight(op.kind) ? -1 : 0;
     const ChunkActivations& chunk = chunks[static_cast<size_t>(op.chunk)];
     live += sign;
@@ -133,6 +134,7 @@ StageMemory stage_memory(const ModelConfig& c, const MemoryRequest& request, std
     if (of_layers + of_ends > m.activations + m.ends) {
       m.activations = of_layers;
       m.ends = of_ends;
+      m.peak_op = static_cast<int>(i);
     }
   }
   if (layers.pipeline > 1) m.buffers += 2 * hidden_bytes(c, request.activations);

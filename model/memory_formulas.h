@@ -89,6 +89,7 @@ struct StageMemory {
   int64_t activations = 0;  ///< layers' activations when most bytes are alive
   int64_t ends = 0;         ///< embedding and head at that moment
   int64_t working = 0;
+  int peak_op = -1;     ///< index in `ops` of the op at that moment
   int64_t buffers = 0;  ///< messages between stages, stage 2: two buckets, stage 3: gathered units and their gradients
   int64_t total() const { return states.total() + activations + ends + working + buffers; }
 };

@@ -46,6 +46,16 @@ io::RunOptions one_step(const io::RunOptions& options, int64_t micro_batches) {
 
 }  // namespace
 
+MemoryTerms memory_terms_of(const io::RunOptions& options) {
+  const io::ParallelOptions& p = options.parallel;
+  MemoryTerms terms;
+  terms.zero.stage = p.zero_stage;
+  terms.zero.data_parallel = p.grid.data;
+  terms.zero.shard_group = p.zero_shard_group > 0 ? p.zero_shard_group : p.grid.data;
+  if (p.zero_hpz > 1) terms.zero.parameter_group = p.zero_hpz;
+  return terms;
+}
+
 model::StateWidths state_widths(const io::RunOptions& options, GradientStorage gradients) {
   const auto weight = static_cast<int64_t>(size_of(io::compute_dtype(options.control.precision)));
   const auto state = static_cast<int64_t>(size_of(io::state_dtype(options.control.precision)));

@@ -21,6 +21,9 @@ struct MemoryTerms {
   model::AttentionMemory attention = model::AttentionMemory::Flash;
 };
 
+/// Those of the trainer: flash attention, ZeRO as the options say. `options` must be resolved.
+MemoryTerms memory_terms_of(const io::RunOptions& options);
+
 /// Bytes per parameter of weights, gradients and optimizer states: Adam keeps two moments, SGD one (none at momentum
 /// 0); 16-bit weights have a master copy.
 model::StateWidths state_widths(const io::RunOptions& options, GradientStorage gradients);

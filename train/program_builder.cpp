@@ -115,6 +115,10 @@ parallel::ProgramOptions program_options(const io::RunOptions& options) {
   return p;
 }
 
+parallel::ShardPlan shard_plan_of(const io::RunOptions& options, int position) {
+  return declare(options, position).plan.shards;
+}
+
 void check_same_program(const parallel::Program& program, comm::ProcessGrid& grid) {
   std::vector<int64_t> mine{static_cast<int64_t>(parallel::hash_of(program))};
   std::vector<int64_t> all(static_cast<size_t>(grid.world().size()));

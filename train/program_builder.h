@@ -15,6 +15,9 @@ comm::GridOptions grid_options(const io::RunOptions& options);
 /// A pure function of resolved options, so that trainer, simulator and planner make the same program.
 parallel::ProgramOptions program_options(const io::RunOptions& options);
 
+/// How the flat arrays of pipeline position `position` are cut into blocks, likewise from the options alone.
+parallel::ShardPlan shard_plan_of(const io::RunOptions& options, int position);
+
 /// Ensures that all ranks hold a program of the same hash; throws RunTimeError naming the rank that differs. Collective
 /// over world.
 void check_same_program(const parallel::Program& program, comm::ProcessGrid& grid);
