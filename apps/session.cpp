@@ -44,8 +44,11 @@ void print_failure(const comm::MpiSession& session, const RankName& name, const 
 
 }  // namespace
 
-int run_with_session(const std::function<int(comm::MpiSession&, RankName&)>& body) {
-  comm::MpiSession session(nullptr, nullptr);
+int run_with_session(const std::function<int(comm::MpiSession&, RankName&)>& body, FlightRecorder* flight) {
+  comm::MpiSession session(nullptr, nullptr, flight);
+  if (flight != nullptr) {
+    flight->set_rank(session.rank(), session.size(), session.host(), flight->header().timeout_s);
+  }
   Handle<CommunicatorPolicy> agreement;
   TRIAX_MPI(MPI_Comm_dup(MPI_COMM_WORLD, agreement.out()));
   RankName name;
@@ -56,9 +59,11 @@ int run_with_session(const std::function<int(comm::MpiSession&, RankName&)>& bod
       if (session.rank() == 0) fmt::print(stderr, "triax: {}\n", error.what());
       return static_cast<int>(ExitCode::Usage);
     }
+    if (flight != nullptr) flight->set_failure(FailureKind::Own, error.what());
     print_failure(session, name, error.what());
     session.abort(static_cast<int>(ExitCode::Usage));
   } catch (const std::exception& error) {
+    if (flight != nullptr) flight->set_failure(FailureKind::Own, error.what());
     print_failure(session, name, error.what());
     session.abort(static_cast<int>(ExitCode::RunTime));
   }

@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 
+#include "base/flight_recorder.h"
 #include "comm/mpi_session.h"
 
 namespace triax::apps {
@@ -16,6 +17,7 @@ struct RankName {
 /// Starts MPI, runs `body`, returns its exit code. A ConfigError that every rank throws (they validate the same
 /// options) is printed once and returned as exit code 2. Any other exception is printed as "rank r (host, place): what"
 /// and aborts the job with 2 (ConfigError) or 5.
-int run_with_session(const std::function<int(comm::MpiSession&, RankName&)>& body);
+/// flight: gets rank, size and host of the process, and its failure; may be null.
+int run_with_session(const std::function<int(comm::MpiSession&, RankName&)>& body, FlightRecorder* flight = nullptr);
 
 }  // namespace triax::apps

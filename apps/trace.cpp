@@ -6,6 +6,7 @@
 
 #include "apps/commands.h"
 #include "apps/program_request.h"
+#include "apps/trace_flight.h"
 #include "base/error.h"
 #include "io/trace/chrome_trace.h"
 #include "io/trace/trace_summary.h"
@@ -17,9 +18,13 @@ using nlohmann::ordered_json;
 
 constexpr const char* kUsage =
     "usage: triax trace summary FILE [--format table|json|csv]\n"
-    "       triax trace diff A B [--format table|json|csv]\n\n"
+    "       triax trace diff A B [--format table|json|csv]\n"
+    "       triax trace blame RUN_DIR [--format table|json]\n"
+    "       triax trace flight RUN_DIR [--rank R] [--last N] [--format table|json]\n\n"
     "  summary  span, bubble, and time by kind of op and rank\n"
-    "  diff     lines the traces up op by op: times by kind, ops in one only, the pairs that differ most\n\n"
+    "  diff     lines the traces up op by op: times by kind, ops in one only, the pairs that differ most\n"
+    "  blame    who ended a run, why, and what every rank did at the time; also of a run that hangs now\n"
+    "  flight   the last N things (40) that each rank began and ended\n\n"
     "Traces are those of 'triax program time --chrome FILE' and of a run directory's trace/.\n";
 
 struct TraceRequest {
@@ -159,8 +164,10 @@ int trace_command(const std::vector<std::string>& args) {
   if (action == "--help" || action == "-h") return fmt::print("{}", kUsage), 0;
   if (action == "summary") return summary(args);
   if (action == "diff") return diff(args);
-  throw ConfigError(
-      fmt::format("trace {}: must be followed by summary or diff; 'triax trace --help' explains them", action));
+  if (action == "blame") return trace_blame(args);
+  if (action == "flight") return trace_flight(args);
+  throw ConfigError(fmt::format(
+      "trace {}: must be followed by summary, diff, blame or flight; 'triax trace --help' explains them", action));
 }
 
 }  // namespace triax::apps

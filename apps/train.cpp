@@ -5,12 +5,16 @@
 #include <chrono>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include "apps/commands.h"
 #include "apps/session.h"
+#include "apps/supervisor.h"
 #include "base/error.h"
+#include "base/flight_recorder.h"
 #include "base/log.h"
+#include "io/trace/blame.h"
 #include "model/presets.h"
 #include "train/training_run.h"
 
@@ -35,27 +39,28 @@ io::OptionEntry eval_split_option(train::EvaluationSplit& split) {
   return entry;
 }
 
-/// The run's objects are alive here: unwinding them would wait for peers that wait for this rank.
-[[noreturn]] void abort_job(comm::MpiSession& session, const std::string& who, const char* what) {
-  // When all ranks fail alike, rank 0 says it and ends the job before the others repeat it.
-  if (session.rank() != 0) std::this_thread::sleep_for(std::chrono::milliseconds(300));
-  fmt::print(stderr, "{}: {}\n", who, what);
-  std::fflush(stderr);
-  session.abort(static_cast<int>(ExitCode::RunTime));
-}
-
-/// The rank that waited first may only wait for one that itself waits: the others are given time to say for whom, so
-/// that the rank that stands still is named by its neighbour.
-[[noreturn]] void abort_after_peer_lost(comm::MpiSession& session, const std::string& who, const char* what) {
-  fmt::print(stderr, "{}: {}\n", who, what);
-  std::fflush(stderr);
-  std::this_thread::sleep_for(std::chrono::seconds(3));
-  session.abort(static_cast<int>(ExitCode::RunTime));
-}
-
 std::string full_name(const comm::MpiSession& session, const RankName& name) {
   const std::string place = name.place.empty() ? "" : ", " + name.place;
   return fmt::format("rank {} ({}{})", session.rank(), session.host(), place);
+}
+
+/// How long a failing rank waits for the others' records before it reports: ranks that fail alike do so within that.
+constexpr std::chrono::milliseconds kSettle(300);
+/// The rank that waited first may only wait for one that itself waits.
+constexpr std::chrono::milliseconds kSettleLost(1000);
+
+/// The run's objects are alive here: unwinding them would wait for peers that wait for this rank. `directory`: of the
+/// run; empty while there is none.
+[[noreturn]] void abort_job(comm::MpiSession& session, const RankName& name, const std::string& directory,
+                            const std::exception& error, std::chrono::milliseconds settle) {
+  const bool lost = settle == kSettleLost;
+  // When all ranks fail alike, rank 0 says it and ends the job before the others repeat it.
+  if (session.rank() != 0 && !lost) std::this_thread::sleep_for(settle);
+  fmt::print(stderr, "{}: {}\n", full_name(session, name), error.what());
+  std::fflush(stderr);
+  if (session.rank() == 0 || lost) std::this_thread::sleep_for(settle);
+  if (!directory.empty()) fmt::print(stderr, "{}", io::claim_failure_report(directory));
+  session.abort(static_cast<int>(ExitCode::RunTime));
 }
 
 int run_on_ranks(comm::MpiSession& session, RankName& name, train::RunRequest& request,
@@ -64,8 +69,10 @@ int run_on_ranks(comm::MpiSession& session, RankName& name, train::RunRequest& r
   init_log(session.rank() == 0 ? "info" : "error", session.rank() == 0 ? "" : fmt::format("rank {}", session.rank()));
   request.parsed = io::parse_options(args, extra);
   train::DataFacts facts = train::prepare_options(request, session.size());
+  FlightRecorder& flight = *request.flight;
   // Alive until the job ends: unwinding its objects would wait for peers that wait for this rank.
   std::unique_ptr<train::TrainingRun> run;
+  const auto directory = [&] { return run ? run->directory() : std::string(); };
   try {
     run = std::make_unique<train::TrainingRun>(session, request, std::move(facts));
     name.place = run->place();
@@ -73,9 +80,23 @@ int run_on_ranks(comm::MpiSession& session, RankName& name, train::RunRequest& r
   } catch (const ConfigError&) {
     throw;
   } catch (const comm::PeerLost& error) {
-    abort_after_peer_lost(session, full_name(session, name), error.what());
+    flight.set_failure(FailureKind::PeerLost, error.what());
+    abort_job(session, name, directory(), error, kSettleLost);
+  } catch (const ToldError& error) {
+    flight.set_failure(FailureKind::Told, error.what());
+    abort_job(session, name, directory(), error, kSettle);
   } catch (const std::exception& error) {
-    abort_job(session, full_name(session, name), error.what());
+    flight.set_failure(FailureKind::Own, error.what());
+    abort_job(session, name, directory(), error, kSettle);
+  }
+}
+
+/// Deadline and supervision, as far as they are known before MPI says which rank reports a wrong option.
+io::RunControl early_options(const std::vector<std::string>& args, const std::vector<io::OptionEntry>& extra) {
+  try {
+    return io::parse_options(args, extra).options.control;
+  } catch (const ConfigError&) {
+    return {};
   }
 }
 
@@ -96,8 +117,18 @@ int train_command(const std::vector<std::string>& args) {
   request.command_line.push_back("triax");
   request.command_line.push_back("train");
   request.command_line.insert(request.command_line.end(), args.begin(), args.end());
-  return run_with_session(
-      [&](comm::MpiSession& session, RankName& name) { return run_on_ranks(session, name, request, extra, args); });
+  FlightRecorder flight;
+  request.flight = &flight;
+  const io::RunControl control = early_options(args, extra);
+  flight.header().timeout_s = control.distributed_timeout_min * 60;
+  if (control.supervisor && !is_traced()) {
+    if (const std::optional<int> code = supervise(flight)) return *code;
+  }
+  const int code = run_with_session(
+      [&](comm::MpiSession& session, RankName& name) { return run_on_ranks(session, name, request, extra, args); },
+      &flight);
+  flight.header().leaving.store(code);
+  return code;
 }
 
 }  // namespace triax::apps

@@ -32,7 +32,7 @@ constexpr Command kCommands[] = {
     {"mem", "memory of every stage of a run, by category, before it runs", mem_command},
     {"bench", "collectives over all ranks, by size and algorithm", bench_command},
     {"program", "show, check, export, hash and time the program of a step", program_command},
-    {"trace", "summary of a trace; difference of two, op by op", trace_command},
+    {"trace", "summary of a trace; difference of two, op by op; who ended a run", trace_command},
     {"options", "every option; --markdown writes docs/from-megatron.md", options_command},
     {"plan", "", nullptr},
     {"sim", "", nullptr},

@@ -22,6 +22,12 @@ class RunTimeError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// Another rank failed and told all of it: this rank fails with the same words, but is not at fault.
+class ToldError : public RunTimeError {
+ public:
+  using RunTimeError::RunTimeError;
+};
+
 /// A call into a foreign library failed: call text, the library's name and words, file and line.
 class ApiError : public RunTimeError {
  public:

@@ -106,11 +106,18 @@ std::unique_ptr<Communicator> GroupFactory::make(const std::string& name, const 
   }
   std::unique_ptr<Communicator> comm = make_collectives(group, runs_on);
   const bool queued = runs_on == RunsOn::CommThread && ranks.size() > 1;
+  CallRecord record;
+  if (options_.flight != nullptr && ranks.size() > 1) {
+    record = {options_.flight, FlightLane::Caller, options_.flight->name_index(name)};
+  }
+  CallRecord inner = record;
+  if (queued) inner.lane = FlightLane::CommThread;
+  if (name == kControlGroup) inner.lane = FlightLane::Control;
   comm = std::make_unique<LedgerCommunicator>(std::move(comm), *ledger_, queued ? CallTime::Hidden : CallTime::Exposed,
-                                              group.nodes);
+                                              group.nodes, inner);
   if (!queued) return comm;
   if (!thread_) thread_ = std::make_unique<CommThread>();
-  return std::make_unique<QueuedCommunicator>(std::move(comm), *thread_, *ledger_);
+  return std::make_unique<QueuedCommunicator>(std::move(comm), *thread_, *ledger_, record);
 }
 
 std::unique_ptr<GroupFactory> make_phantom_groups(const PhantomRank& phantom, const GridOptions& options,

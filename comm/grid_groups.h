@@ -16,6 +16,9 @@ namespace triax::comm {
 /// On which thread a group's collectives run.
 enum class RunsOn { Caller, CommThread };
 
+/// The group of ProcessGrid::control().
+inline constexpr const char* kControlGroup = "control";
+
 /// What carries a bare communicator. Best: shared memory on one node, else messages.
 enum class Medium { Best, SharedMemory, Messages, Library };
 

@@ -8,9 +8,10 @@ namespace triax::comm {
 class LedgerCommunicator::Entry final : public Work::State {
  public:
   Entry(LedgerCommunicator& owner, Operation op, int64_t payload_bytes, const std::optional<SentBytes>& sent,
-        double start_s, double call_s, Work work)
+        double start_s, double call_s, int64_t number, Work work)
       : owner_(&owner),
         op_(op),
+        number_(number),
         payload_bytes_(payload_bytes),
         sent_(sent),
         start_s_(start_s),
@@ -18,7 +19,9 @@ class LedgerCommunicator::Entry final : public Work::State {
         work_(std::move(work)) {}
   void wait() override {
     const Stopwatch watch;
+    owner_->record_.begin(op_, number_);
     work_.wait();
+    owner_->record_.end(op_, number_);
     exposed_s_ += watch.elapsed_s();
     finish();
   }
@@ -37,6 +40,7 @@ class LedgerCommunicator::Entry final : public Work::State {
   }
   LedgerCommunicator* owner_;
   Operation op_;
+  int64_t number_;  ///< of the call
   int64_t payload_bytes_;
   std::optional<SentBytes> sent_;
   double start_s_;
@@ -60,12 +64,15 @@ Work LedgerCommunicator::record(Operation op, int64_t payload_bytes, Call call, 
   const SentBytes* counted = known ? nullptr : inner_->counted(op);
   const SentBytes before = counted != nullptr ? *counted : SentBytes{};
   const double start = now_s();
+  const int64_t number = calls_.fetch_add(1, std::memory_order_relaxed) + 1;
+  record_.begin(op, number);
   Work work = call();
+  record_.end(op, number);
   const double call_s = now_s() - start;
   // Communicators that count complete their calls before they return.
   if (counted != nullptr) known = *counted - before;
   if (!work.test()) {
-    return Work(std::make_unique<Entry>(*this, op, payload_bytes, known, start, call_s, std::move(work)));
+    return Work(std::make_unique<Entry>(*this, op, payload_bytes, known, start, call_s, number, std::move(work)));
   }
   enter(op, payload_bytes, known, call_s);
   if (exposes(op)) ledger_->record_exposed(name(), op, call_s);

@@ -1,14 +1,32 @@
 // Writes down every operation of the communicator that it wraps.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <vector>
 
+#include "base/flight_recorder.h"
 #include "comm/communicator.h"
 #include "comm/ledger.h"
 
 namespace triax::comm {
+
+/// Where the calls of a group are noted as they begin and end; recorder may be null.
+struct CallRecord {
+  FlightRecorder* recorder = nullptr;
+  FlightLane lane = FlightLane::Caller;
+  uint8_t name = 0;  ///< of the group
+  FlightRecorder::Entry entry(Operation op, int64_t number) const {
+    return {FlightKind::Communication, static_cast<uint8_t>(op), lane, name, number};
+  }
+  void begin(Operation op, int64_t number) const {
+    if (recorder != nullptr) recorder->begin(entry(op, number));
+  }
+  void end(Operation op, int64_t number) const {
+    if (recorder != nullptr) recorder->end(entry(op, number));
+  }
+};
 
 /// Whether the time spent in collectives is time that computation stood still (Exposed), or passes on the communication
 /// thread (Hidden; then QueuedCommunicator records what its callers wait). Messages are always waited for by the
@@ -19,8 +37,8 @@ class LedgerCommunicator final : public Communicator {
  public:
   /// `nodes`: of each member; empty: all on one.
   LedgerCommunicator(std::unique_ptr<Communicator> inner, Ledger& ledger, CallTime call_time,
-                     std::vector<int> nodes = {})
-      : inner_(std::move(inner)), ledger_(&ledger), call_time_(call_time), nodes_(std::move(nodes)) {}
+                     std::vector<int> nodes = {}, const CallRecord& record = {})
+      : inner_(std::move(inner)), ledger_(&ledger), call_time_(call_time), nodes_(std::move(nodes)), record_(record) {}
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
   const std::string& name() const override { return inner_->name(); }
@@ -54,6 +72,8 @@ class LedgerCommunicator final : public Communicator {
   Ledger* ledger_;
   CallTime call_time_;
   std::vector<int> nodes_;
+  CallRecord record_;
+  std::atomic<int64_t> calls_{0};
 };
 
 }  // namespace triax::comm

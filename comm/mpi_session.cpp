@@ -35,7 +35,9 @@ void refuse_separate_worlds(int size) {
 
 }  // namespace
 
-MpiSession::MpiSession(int* argc, char*** argv) {
+MpiSession::MpiSession(int* argc, char*** argv, FlightRecorder* flight) : flight_(flight) {
+  const PhaseRecord phase(flight_, FlightPhase::StartMpi);
+  const UnguardedCall call(flight_, "MPI_Init_thread");
   int provided = MPI_THREAD_SINGLE;
   TRIAX_MPI(MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided));
   TRIAX_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
@@ -71,6 +73,8 @@ MpiSession::~MpiSession() {
     spdlog::error("world rank {} leaves by an exception: the job is aborted", rank_);
     abort(static_cast<int>(ExitCode::RunTime));
   }
+  const PhaseRecord phase(flight_, FlightPhase::Leave);
+  const UnguardedCall call(flight_, "MPI_Finalize");
   if (MPI_Finalize() != MPI_SUCCESS) spdlog::error("MPI_Finalize failed");
 }
 

@@ -3,13 +3,16 @@
 
 #include <string>
 
+#include "base/flight_recorder.h"
+
 namespace triax::comm {
 
 /// MPI_Init_thread(MULTIPLE), MPI_ERRORS_RETURN on MPI_COMM_WORLD. Refuses (ConfigError, with the srun or mpiexec line
 /// that works) a launch by Slurm whose processes came up as separate worlds of one.
 class MpiSession {
  public:
-  MpiSession(int* argc, char*** argv);
+  /// flight: notes what blocks without a deadline, for the process's parent; may be null.
+  MpiSession(int* argc, char*** argv, FlightRecorder* flight = nullptr);
   ~MpiSession();  ///< finalises; an abort in progress does not
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;
@@ -27,6 +30,7 @@ class MpiSession {
  private:
   int rank_ = 0, size_ = 1, local_size_ = 1, local_rank_ = 0, host_leader_ = 0;
   std::string host_;
+  FlightRecorder* flight_ = nullptr;
 };
 
 }  // namespace triax::comm

@@ -48,7 +48,7 @@ struct ProcessGrid::Impl {
     embedding = factory->make("embedding", embedding_group_of(shape, rank), RunsOn::Caller);
     kv_replicas =
         factory->make("kv_replicas", kv_replica_group_of(shape, rank, options.kv_replication), RunsOn::Caller);
-    control = factory->make("control", all_ranks(shape), RunsOn::Caller);
+    control = factory->make(kControlGroup, all_ranks(shape), RunsOn::Caller);
   }
   std::unique_ptr<GroupFactory> factory;
   std::unique_ptr<Communicator> world;
@@ -61,9 +61,10 @@ struct ProcessGrid::Impl {
 };
 
 ProcessGrid::ProcessGrid(MpiSession& session, const GridOptions& options)
-    : shape_(options.shape), world_rank_(session.rank()) {
+    : shape_(options.shape), world_rank_(session.rank()), flight_(options.flight) {
   check_world(shape_, session.size());
   coord_ = coord_of(shape_, world_rank_);
+  const UnguardedCall call(flight_, "making of MPI communicators");
   impl_ = std::make_unique<Impl>(make_mpi_groups(session, options, ledger_), options, world_rank_);
   nodes_ = impl_->factory->nodes();
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/flight_recorder.h"
 #include "comm/algorithms/choice.h"
 #include "comm/communicator.h"
 #include "comm/ledger.h"
@@ -60,7 +61,8 @@ struct GridOptions {
   bool shared_memory = true;  ///< use shared windows inside a host
   int fake_nodes = 0;         ///< 0: real nodes; n: pretend that the host is n nodes (tests)
   std::string delay_spec;     ///< injected delays, empty for none (comm/delay.h)
-  CollectiveOptions collectives;  ///< algorithm of each group, order of sums
+  FlightRecorder* flight = nullptr;  ///< notes the calls of all groups; null: nothing does
+  CollectiveOptions collectives;     ///< algorithm of each group, order of sums
 };
 
 /// One rank of a job that does not run: its groups move nothing (comm/phantom.h).
@@ -98,7 +100,8 @@ class ProcessGrid {
   /// tp ranks that hold the same KV heads; size 1 without replication.
   Communicator& kv_replicas();
   Communicator& world();
-  /// All ranks again, for a thread beside the one that trains (saving in the background). Not used by that one meanwhile.
+  /// All ranks again, for a thread beside the one that trains (saving in the background). Not used by that one
+  /// meanwhile.
   Communicator& control();
   /// Memory that all ranks of the host can reach: collectives on tensors of arenas over it need no copies inside a
   /// host. The heap when there are no peers on this host or shared memory is off. Thread-safe; lives as long as the
@@ -108,6 +111,8 @@ class ProcessGrid {
   const std::vector<int>& nodes() const { return nodes_; }
   /// Bytes, calls and seconds of all operations of all groups of this rank.
   Ledger& ledger() { return ledger_; }
+  /// Of the options; may be null.
+  FlightRecorder* flight() const { return flight_; }
 
  private:
   struct Impl;
@@ -116,6 +121,7 @@ class ProcessGrid {
   int world_rank_ = 0;
   std::vector<int> nodes_;
   Ledger ledger_;
+  FlightRecorder* flight_ = nullptr;
   std::unique_ptr<Impl> impl_;
 };
 

@@ -73,9 +73,11 @@ class QueuedCommunicator::Pending final : public Work::State {
 
   void wait() override {
     const Stopwatch watch;
+    owner_->record_.begin(command_->op, 0);
     std::unique_lock lock(owner_->mutex_);
     owner_->done_.wait(lock, [this] { return command_->done; });
     lock.unlock();
+    owner_->record_.end(command_->op, 0);
     owner_->ledger_->record_exposed(owner_->name(), command_->op, watch.elapsed_s());
     if (command_->error) std::rethrow_exception(command_->error);
   }
@@ -90,8 +92,9 @@ class QueuedCommunicator::Pending final : public Work::State {
   Command* command_;
 };
 
-QueuedCommunicator::QueuedCommunicator(std::unique_ptr<Communicator> inner, CommThread& thread, Ledger& ledger)
-    : inner_(std::move(inner)), thread_(&thread), ledger_(&ledger) {}
+QueuedCommunicator::QueuedCommunicator(std::unique_ptr<Communicator> inner, CommThread& thread, Ledger& ledger,
+                                       const CallRecord& record)
+    : inner_(std::move(inner)), thread_(&thread), ledger_(&ledger), record_(record) {}
 
 QueuedCommunicator::~QueuedCommunicator() = default;
 

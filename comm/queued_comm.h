@@ -10,6 +10,7 @@
 #include "comm/comm_thread.h"
 #include "comm/communicator.h"
 #include "comm/ledger.h"
+#include "comm/ledger_comm.h"
 
 namespace triax::comm {
 
@@ -18,7 +19,8 @@ namespace triax::comm {
 /// not block.
 class QueuedCommunicator final : public Communicator {
  public:
-  QueuedCommunicator(std::unique_ptr<Communicator> inner, CommThread& thread, Ledger& ledger);
+  QueuedCommunicator(std::unique_ptr<Communicator> inner, CommThread& thread, Ledger& ledger,
+                     const CallRecord& record = {});
   /// All Work must have been waited for.
   ~QueuedCommunicator() override;
   int rank() const override { return inner_->rank(); }
@@ -48,7 +50,8 @@ class QueuedCommunicator final : public Communicator {
   std::unique_ptr<Communicator> inner_;
   CommThread* thread_;
   Ledger* ledger_;
-  std::mutex mutex_;  ///< of the commands' state
+  CallRecord record_;  ///< of waits for the thread
+  std::mutex mutex_;   ///< of the commands' state
   std::condition_variable done_;
   std::vector<std::unique_ptr<Command>> commands_;
   std::vector<Command*> idle_;

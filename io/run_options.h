@@ -128,6 +128,7 @@ struct RunControl {
   int64_t exit_interval = 0;
   double exit_duration_min = 0;
   double distributed_timeout_min = 10;
+  bool supervisor = true;  ///< each rank is the child of a small process that records how it ends
   bool log_throughput = true;
   bool tensorboard = true;
   std::string tensorboard_dir;

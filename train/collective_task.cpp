@@ -66,7 +66,9 @@ void run_collectively(comm::Communicator& world, TakePart take_part, const std::
   if (first == none) return;
   const Failure failure = share(world, mine, first);
   if (failure.outcome == Outcome::BadConfig) throw ConfigError(failure.words);
-  throw RunTimeError("rank " + std::to_string(first) + ": " + failure.words);
+  const std::string words = "rank " + std::to_string(first) + ": " + failure.words;
+  if (mine.outcome == Outcome::Done) throw ToldError(words);
+  throw RunTimeError(words);
 }
 
 }  // namespace triax::train

@@ -14,6 +14,16 @@ using parallel::OpKind;
 
 namespace {
 
+FlightRecorder::Entry entry_of(const Op& op, size_t index) {
+  FlightRecorder::Entry entry;
+  entry.kind = FlightKind::Op;
+  entry.code = static_cast<uint8_t>(op.kind);
+  entry.number = static_cast<int64_t>(index);
+  entry.micro_batch = op.micro_batch;
+  entry.chunk = static_cast<int16_t>(op.chunk);
+  return entry;
+}
+
 size_t direction_of(const Op& send) { return send.kind == OpKind::SendActivation ? 0 : 1; }
 
 }  // namespace
@@ -56,6 +66,8 @@ ExecutionTimes Executor::run(StageWork& work) {
     const Op& op = ops_[i];
     const int64_t peak = arena_->ledger().peak_total;
     times_[i].start_s = now_s() - start_s;
+    const FlightRecorder::Entry entry = entry_of(op, i);
+    if (flight_ != nullptr) flight_->begin(entry);
     try {
       execute(op, work);
     } catch (const comm::PeerLost& lost) {
@@ -64,6 +76,7 @@ ExecutionTimes Executor::run(StageWork& work) {
     }
     if (clock_ != nullptr) clock_->advance(static_cast<int>(i));
     times_[i].stop_s = now_s() - start_s;
+    if (flight_ != nullptr) flight_->end(entry);
     if (arena_->ledger().peak_total > peak) peak_op_ = static_cast<int>(i);
     if (is_receive(op.kind)) total.receive_wait_s += times_[i].stop_s - times_[i].start_s;
     if (is_compute(op.kind) || is_send(op.kind)) total.compute_end_s = times_[i].stop_s;

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "base/flight_recorder.h"
 #include "base/memory.h"
 #include "comm/communicator.h"
 #include "kernels/device.h"
@@ -73,6 +74,8 @@ class Executor {
   double start_s() const { return start_s_; }
   /// From now on every run also advances `clock` over each op (started anew by each run); null: no clock.
   void set_clock(parallel::VirtualClock* clock) { clock_ = clock; }
+  /// From now on every run notes the beginning and end of each op there; null: nowhere.
+  void set_flight(FlightRecorder* flight) { flight_ = flight; }
   /// Op of the last run during which the arena's peak was last raised; -1: none.
   int peak_op() const { return peak_op_; }
 
@@ -108,6 +111,7 @@ class Executor {
   int peak_op_ = -1;
   double start_s_ = 0;
   parallel::VirtualClock* clock_ = nullptr;
+  FlightRecorder* flight_ = nullptr;
   std::vector<Buffer> activations_;  ///< [chunk, micro-batch]: received input or output to send of a forward
   std::vector<Buffer> gradients_;    ///< the same of a backward
   std::vector<OpTime> times_;

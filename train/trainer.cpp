@@ -116,6 +116,8 @@ void Trainer::build_programs() {
   };
   executor_ = executor(program_);
   evaluator_ = executor(evaluation_program_);
+  executor_->set_flight(grid_->flight());
+  evaluator_->set_flight(grid_->flight());
   unit_ops_ = parallel::unit_ops(program_, grid_->coord().pipeline);
   evaluation_unit_ops_ = parallel::unit_ops(evaluation_program_, grid_->coord().pipeline);
   schedule_options_ = options.schedule;
@@ -166,6 +168,8 @@ StepResult Trainer::train_step(const StepInput& input) {
   prepare_step();
   start_run(program_, unit_ops_);
   const int64_t step = progress_.iteration + 1;
+  if (grid_->flight() != nullptr) grid_->flight()->set_step(step);
+  const PhaseRecord phase(grid_->flight(), FlightPhase::Step);
   const ExecutionTimes times = during("step", step, [&] { return executor_->run(*this); });
   device_->synchronize();
   if (clock_) virtual_times_ = clock_->finish_step();
@@ -187,6 +191,7 @@ StepResult Trainer::train_step(const StepInput& input) {
   ++progress_.iteration;
   progress_.consumed_samples += options_.batch.global_batch_size;
   progress_.loss_scale = scaler_.state();
+  if (grid_->flight() != nullptr) grid_->flight()->set_iteration(progress_.iteration);
   return result;
 }
 

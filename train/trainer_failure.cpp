@@ -42,6 +42,7 @@ void Trainer::fail_nonfinite(double loss) {
   grid_->world()
       .broadcast(Tensor(words.data(), DType::UInt8, {static_cast<int64_t>(words.size())}), first == none ? 0 : first)
       .wait();
+  if (first != none && first != grid_->world_rank()) throw ToldError(words.data());
   throw RunTimeError(words.data());
 }
 

@@ -16,11 +16,10 @@
 #include "base/version.h"
 #include "io/options/validate.h"
 #include "train/collective_task.h"
-#include "train/data_traffic.h"
 #include "train/peak.h"
 #include "train/program_builder.h"
 #include "train/replica_check.h"
-#include "train/resume.h"
+#include "train/run_header.h"
 #include "train/timing_output.h"
 
 namespace triax::train {
@@ -52,47 +51,16 @@ std::vector<std::string> gather_hosts(const std::string& mine, comm::Communicato
   return hosts;
 }
 
-/// The model of the checkpoint that --load names.
-void take_model(io::ParsedOptions& parsed) {
-  io::RunOptions& options = parsed.options;
-  const LoadRequest load = find_checkpoint(options.control);
-  if (load.path.empty()) return;  // a fresh start: the dimensions must be given
-  const int64_t seq_length = options.model.seq_length;
-  options.model = read_header_of(load.path).weights.model;
-  if (parsed.given("seq-length")) options.model.seq_length = seq_length;
-}
-
-void compare_with_checkpoint(io::ParsedOptions& parsed, int world_size) {
-  const LoadRequest load = find_checkpoint(parsed.options.control);
-  if (load.path.empty()) return;
-  if (!load.note.empty()) parsed.notes.push_back(load.note);
-  const auto changed = apply_resume_rules(parsed.options, read_header_of(load.path), load);
-  io::resolve(parsed.options, world_size);
-  if (changed.empty()) return;
-  parsed.notes.push_back(fmt::format("differs from the checkpoint's options:\n  {}", fmt::join(changed, "\n  ")));
+comm::GridOptions recorded(comm::GridOptions grid, FlightRecorder* flight) {
+  grid.flight = flight;
+  return grid;
 }
 
 }  // namespace
 
-DataFacts prepare_options(RunRequest& request, int world_size) {
-  io::RunOptions& options = request.parsed.options;
-  if (options.control.use_checkpoint_args || (options.control.skip_train && options.model.num_layers == 0)) {
-    take_model(request.parsed);
-  }
-  // Faults of the data are told together with the others only when the rest could be read at all.
-  DataFacts facts;
-  if (io::faults(options, world_size).empty()) {
-    facts = inspect_data(options);
-    options.model.vocab_size = facts.vocab_size;
-  }
-  io::resolve(options, world_size);
-  compare_with_checkpoint(request.parsed, world_size);
-  return facts;
-}
-
 struct TrainingRun::Held {
-  Held(comm::MpiSession& session, const io::RunOptions& options)
-      : grid(session, grid_options(options)),
+  Held(comm::MpiSession& session, const io::RunOptions& options, FlightRecorder* flight)
+      : grid(session, recorded(grid_options(options), flight)),
         device(kernels::make_cpu_device({threads_of(options, session.local_size())})),
         arena(grid.memory()),
         trainer(grid, *device, arena, options, options.control.skip_train ? Use::Evaluate : Use::Train) {}
@@ -102,18 +70,27 @@ struct TrainingRun::Held {
   Trainer trainer;
 };
 
+std::unique_ptr<TrainingRun::Held> TrainingRun::build() {
+  const PhaseRecord phase(request_.flight, FlightPhase::Build);
+  return std::make_unique<Held>(*session_, options(), request_.flight);
+}
+
 TrainingRun::TrainingRun(comm::MpiSession& session, RunRequest request, DataFacts facts)
     : session_(&session),
       request_(std::move(request)),
       facts_(std::move(facts)),
-      held_(std::make_unique<Held>(session, options())) {
+      held_(build()) {
   check_same_program(held_->trainer.program(), held_->grid);
   open_directory();
   prepare_checkpoints();
-  datasets_ = open_data(options(), directory_.path, held_->trainer.holds_tokens(), held_->grid);
-  splits_ = splits_of(datasets_, held_->grid);
+  {
+    const PhaseRecord phase(request_.flight, FlightPhase::Data);
+    datasets_ = open_data(options(), directory_.path, held_->trainer.holds_tokens(), held_->grid);
+    splits_ = splits_of(datasets_, held_->grid);
+  }
   const bool counts = held_->trainer.holds_head() && held_->grid.coord().tensor == 0;
   if (counts && facts_.tokenizer) token_bytes_ = token_bytes(*facts_.tokenizer, facts_.eod);
+  const PhaseRecord phase(request_.flight, FlightPhase::Tune);
   const bool measure = options().control.log_throughput && options().control.peak_tflops == 0;
   start_reporter(measure ? measure_peak_tflops(*held_->device, io::compute_dtype(options().control.precision),
                                                held_->arena, held_->grid.world())
@@ -133,11 +110,25 @@ void TrainingRun::open_directory() {
   const char* job = std::getenv("SLURM_JOB_ID");
   if (job != nullptr) facts.slurm_job_id = job;
   const TakePart part = session_->rank() == 0 ? TakePart::Yes : TakePart::No;
-  run_collectively(held_->grid.world(), part, [&] { directory_ = io::open_run_directory(options(), facts); });
+  run_collectively(held_->grid.world(), part, [&] {
+    directory_ = io::open_run_directory(options(), facts);
+    io::set_records_aside(directory_);
+  });
   std::array<char, 4096> path{};
   std::strncpy(path.data(), directory_.path.c_str(), path.size() - 1);
   held_->grid.world().broadcast(Tensor(path.data(), DType::UInt8, {static_cast<int64_t>(path.size())}), 0).wait();
   directory_.path = path.data();
+  start_recording();
+}
+
+void TrainingRun::start_recording() {
+  if (request_.flight == nullptr) return;
+  request_.flight->set_place(place());
+  try {
+    request_.flight->attach(directory_.path);
+  } catch (const RunTimeError& error) {
+    spdlog::error("{}: after a sudden end this rank's last ops will not be known", error.what());
+  }
 }
 
 void TrainingRun::prepare_checkpoints() {
@@ -151,6 +142,7 @@ void TrainingRun::prepare_checkpoints() {
   }
   checkpoints_ = std::make_unique<Checkpointing>(options(), std::move(tokenizer), held_->trainer, held_->grid,
                                                  *held_->device, held_->arena);
+  const PhaseRecord phase(request_.flight, FlightPhase::Load);
   say(checkpoints_->prepare());
   say(checkpoints_->load_or_initialize());
   state_ = checkpoints_->loaded();
@@ -182,30 +174,9 @@ void TrainingRun::start_reporter(double peak_tflops) {
   facts.parameters = model::parameter_count(options().model);
   facts.peak_tflops = peak_tflops;
   reporter_ = std::make_unique<RunReporter>(directory_, request_.parsed, facts, checkpoints_->loaded_iteration());
-  say_header();
+  say_header(request_.parsed, held_->trainer, held_->grid, directory_.path);
   spdlog::info("peak for MFU {:.4f} TFLOP/s per rank ({})", peak_tflops,
                options().control.peak_tflops > 0 ? "given" : "measured");
-}
-
-void TrainingRun::say_header() const {
-  const io::RunOptions& o = options();
-  const parallel::Program& program = held_->trainer.program();
-  spdlog::info("model {}: {} parameters; {} ranks, {}{}", o.model.name, model::parameter_count(o.model),
-               session_->size(), io::layout_name(o), o.parallel.sequence_parallel ? ", sequence parallel" : "");
-  spdlog::info("program {:016x}: {}, {} micro-batches of {} sequences of {} tokens, global batch {}",
-               parallel::hash_of(program), program.schedule, program.num_micro_batches, o.batch.micro_batch_size,
-               o.model.seq_length, o.batch.global_batch_size);
-  spdlog::info(
-      "{} parameters, gradients and optimizer state in {}; gradients reduced {}, overlap {}; receives posted ahead {}",
-      name_of(io::compute_dtype(o.control.precision)), name_of(io::state_dtype(o.control.precision)),
-      o.parallel.zero_stage == 3 ? std::string("by unit")
-                                 : fmt::format("in buckets of {} parameters", o.parallel.ddp_bucket_size),
-      o.parallel.overlap_grad_reduce ? "on" : "off", o.parallel.overlap_p2p ? "on" : "off");
-  const std::string traffic = describe_data_parallelism(held_->trainer, o, held_->grid.coord().pipeline);
-  if (!traffic.empty()) spdlog::info("{}", traffic);
-  for (const std::string& note : request_.parsed.notes) spdlog::info("{}", note);
-  if (!o.inert.empty()) spdlog::info("accepted, without effect: {}", fmt::join(o.inert, " "));
-  spdlog::info("run directory {}", directory_.path);
 }
 
 std::unique_ptr<BatchSource> TrainingRun::source_of(const io::TokenDataset* dataset, int64_t consumed) const {
@@ -328,10 +299,13 @@ ExitCode TrainingRun::evaluate_only() {
   }
   const std::unique_ptr<BatchSource> source = source_of((test ? datasets_.test : datasets_.valid).get(), 0);
   evaluate(test ? "test" : "validation", *source);
+  held_->grid.world().barrier();
+  complete(ExitCode::Done);
   return ExitCode::Done;
 }
 
 void TrainingRun::evaluate(const char* split, BatchSource& source) {
+  const PhaseRecord phase(request_.flight, FlightPhase::Evaluate);
   Trainer& trainer = held_->trainer;
   double bytes = 0;
   for (int64_t i = 0; i < options().control.eval_iters; ++i) {
@@ -368,6 +342,7 @@ void TrainingRun::evaluate(const char* split, BatchSource& source) {
 }
 
 void TrainingRun::save(const char* why) {
+  const PhaseRecord phase(request_.flight, FlightPhase::Save);
   held_->trainer.communication();  // what follows is no step's
   held_->trainer.settle();
   const std::string text = checkpoints_->save(state_, why);
@@ -378,6 +353,7 @@ void TrainingRun::save(const char* why) {
 }
 
 ExitCode TrainingRun::finish(io::EndReason reason, ExitCode code) {
+  const PhaseRecord phase(request_.flight, FlightPhase::Finish);
   const StepCommunication& steps = held_->trainer.communication();
   say(checkpoints_->finish());
   held_->grid.world().barrier();
@@ -394,7 +370,14 @@ ExitCode TrainingRun::finish(io::EndReason reason, ExitCode code) {
   }
   const std::vector<CommunicationRow> communication = gather_communication(steps, held_->grid.world());
   if (reporter_) reporter_->finish(reason, communication);
+  complete(code);
   return code;
+}
+
+void TrainingRun::complete(ExitCode code) {
+  if (code != ExitCode::Done) return;
+  if (request_.flight != nullptr) request_.flight->header().completed.store(1);
+  if (session_->rank() == 0) io::mark_completed(directory_, held_->trainer.progress().iteration);
 }
 
 }  // namespace triax::train

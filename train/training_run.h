@@ -23,6 +23,7 @@ struct RunRequest {
   io::ParsedOptions parsed;
   std::vector<std::string> command_line;
   EvaluationSplit split = EvaluationSplit::Validation;  ///< of --skip-train
+  FlightRecorder* flight = nullptr;                     ///< null: none
 };
 
 /// Completes the options (vocabulary from the data's description, with --skip-train the model from the weights) and
@@ -42,13 +43,18 @@ class TrainingRun {
   ExitCode run();
   /// "tp 1 pp 0 dp 1".
   std::string place() const;
+  const std::string& directory() const { return directory_.path; }
 
  private:
   struct Held;  // grid, device, arena, trainer: in the order of their lifetimes
+  std::unique_ptr<Held> build();
   void open_directory();
+  /// The flight recorder goes on in a file of the run directory.
+  void start_recording();
+  /// All ranks are here and all is written: the run directory gets its completion marker when `code` is Done.
+  void complete(ExitCode code);
   void prepare_checkpoints();
   void start_reporter(double peak_tflops);
-  void say_header() const;
   std::unique_ptr<BatchSource> source_of(const io::TokenDataset* dataset, int64_t consumed_samples) const;
   ExitCode train();
   ExitCode evaluate_only();

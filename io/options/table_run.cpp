@@ -139,6 +139,9 @@ std::vector<OptionEntry> run_entries() {
           [](auto& o) -> auto& { return o.control.distributed_timeout_min; },
           "give up waiting for a peer after that many minutes"),
       switch_option(
+          "supervisor", kGroup, [](auto& o) -> auto& { return o.control.supervisor; },
+          "each rank runs as the child of a small process that records how it ends (docs/faults.md)"),
+      switch_option(
           "shared-memory", kGroup, [](auto& o) -> auto& { return o.control.shared_memory; },
           "ranks of one host communicate through shared memory"),
       integer_option(

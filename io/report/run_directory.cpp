@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/flight_file.h"
 
 namespace triax::io {
 namespace {
@@ -92,6 +93,21 @@ void write_text_file(const std::string& path, const std::string& text) {
   std::error_code error;
   if (file) fs::rename(temporary, path, error);
   if (!file || error) throw RunTimeError(fmt::format("{}: cannot be written", path));
+}
+
+void mark_completed(const RunDirectory& directory, int64_t iteration) {
+  write_text_file(directory.file(kCompletionMarker), fmt::format("iteration {}\n", iteration));
+}
+
+void set_records_aside(const RunDirectory& directory) {
+  std::error_code error;
+  fs::remove(directory.file(kCompletionMarker), error);
+  if (error) throw RunTimeError(fmt::format("{}: cannot be removed", directory.file(kCompletionMarker)));
+  const std::string flight = flight_directory(directory.path);
+  if (!fs::exists(flight)) return;
+  int number = 1;
+  while (fs::exists(fmt::format("{}-{}", flight, number))) ++number;
+  fs::rename(flight, fmt::format("{}-{}", flight, number));
 }
 
 void write_run_files(const RunDirectory& directory, const ParsedOptions& parsed, const RunFacts& facts) {

@@ -42,6 +42,13 @@ std::string layout_name(const RunOptions& options);
 /// RunTimeError.
 void write_run_files(const RunDirectory& directory, const ParsedOptions& parsed, const RunFacts& facts);
 std::string run_json(const ParsedOptions& parsed, const RunFacts& facts);
+/// The file by which a job script knows that a run has come to its end: the launcher's exit code can be 0 without it.
+inline constexpr const char* kCompletionMarker = "completed";
+/// Writes it: "iteration N". By one rank, after all ranks have written what they have to.
+void mark_completed(const RunDirectory& directory, int64_t iteration);
+/// Before a run starts in `directory`: removes an earlier completion marker and moves the flight recorder's files of
+/// an earlier attempt from flight/ to flight-1/, flight-2/, ...
+void set_records_aside(const RunDirectory& directory);
 /// Writes summary.json at the end of a run.
 void write_text_file(const std::string& path, const std::string& text);
 /// Environment variables that shape a run (OMP_*, UCX_*, some of SLURM_*, ...), never one whose name tells of a secret.

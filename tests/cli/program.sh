@@ -99,7 +99,7 @@ expect 0 'only in a: 0, only in b: 0' "$triax" trace diff a.trace b.trace
 expect 0 '"same_program": true' "$triax" trace diff a.trace b.trace --format json
 expect 5 'a.svg: not a trace of triax' "$triax" trace summary a.svg
 expect 2 'needs 2 file(s), not 1' "$triax" trace diff a.trace
-expect 2 'must be followed by summary or diff' "$triax" trace
+expect 2 'must be followed by summary, diff, blame or flight' "$triax" trace
 
 [ $faults -eq 0 ] || exit 1
 echo ok

@@ -1,0 +1,209 @@
+#include "apps/supervisor.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "io/trace/blame.h"
+
+namespace triax::apps {
+namespace {
+
+constexpr std::array kForwarded{SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
+constexpr double kTick_s = 0.5;  // between two looks at the deadline
+/// Ranks that end at the same moment get their ends recorded before one of them reports.
+constexpr std::chrono::milliseconds kSettle(150);
+/// A launcher that is told to abort drops what it has not yet read of the ranks' last words.
+constexpr std::chrono::milliseconds kSpoken(200);
+/// Another process reports: it may have many files to read.
+constexpr std::chrono::milliseconds kOthersReport(2000);
+/// A rank blocked in MPI is told of later than the one that is stopped, for which it waits.
+constexpr double kGrace_s = 2;
+
+int64_t monotonic_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+/// PMI's wire command, as MPI_Abort sends it: the whole job ends with `code`. The rank, whose connection this is, does
+/// not use it any more. Nothing without a process manager that handed down a connection.
+void abort_all_ranks(int code) {
+  const char* descriptor = std::getenv("PMI_FD");
+  if (descriptor == nullptr) return;
+  const std::string command = fmt::format("cmd=abort exitcode={}\n", code);
+  if (::write(std::atoi(descriptor), command.data(), command.size()) < 0) {
+    fmt::print(stderr, "triax: the process manager cannot be told to abort: {}\n", std::strerror(errno));
+  }
+}
+
+class Supervisor {
+ public:
+  Supervisor(FlightRecorder& flight, pid_t child, const sigset_t& signals)
+      : flight_(&flight), child_(child), signals_(signals) {}
+
+  int run() {
+    while (true) {
+      const timespec tick{0, static_cast<long>(kTick_s * 1e9)};
+      siginfo_t info{};
+      const int signal = sigtimedwait(&signals_, &info, &tick);
+      if (signal > 0 && signal != SIGCHLD) {
+        asked_ = signal;
+        ::kill(child_, signal);
+      }
+      if (const std::optional<int> code = look_at_child()) return *code;
+      if (const std::string reason = past_deadline(); !reason.empty()) return end_job(reason);
+    }
+  }
+
+ private:
+  /// The header as the rank sees it: in its file, once it has one. The rank is never without memory of its own.
+  FlightHeader& header() {
+    FlightHeader& first = flight_->header();
+    if (file_ != nullptr) return *file_;
+    if (first.path[0] == 0) return first;
+    const int file = ::open(first.path.data(), O_RDWR | O_CLOEXEC);
+    if (file < 0) return first;
+    void* memory = ::mmap(nullptr, kFlightHeaderBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    ::close(file);
+    if (memory == MAP_FAILED) return first;
+    file_ = static_cast<FlightHeader*>(memory);
+    return *file_;
+  }
+
+  std::string who() {
+    const FlightHeader& h = header();
+    return h.rank < 0 ? fmt::format("a rank (process {})", child_) : fmt::format("rank {} ({})", h.rank, h.host.data());
+  }
+
+  std::optional<int> look_at_child() {
+    int status = 0;
+    while (::waitpid(child_, &status, WNOHANG | WUNTRACED | WCONTINUED) == child_) {
+      if (WIFSTOPPED(status)) {
+        header().end.stopped_ns = monotonic_ns();
+        header().end.stop_signal.store(WSTOPSIG(status));
+      } else if (WIFCONTINUED(status)) {
+        header().end.stop_signal.store(0);
+      } else {
+        return ended(status);
+      }
+    }
+    return std::nullopt;
+  }
+
+  /// Time is counted in ticks: while the whole job is suspended, this process is too.
+  std::string past_deadline() {
+    const double now = now_s();
+    const double passed = std::min(now - last_tick_, 2 * kTick_s);
+    last_tick_ = now;
+    const FlightHeader& h = header();
+    const int stop = h.end.stop_signal.load();
+    stopped_for_ = stop != 0 ? stopped_for_ + passed : 0;
+    const int64_t unguarded = h.unguarded_since_ns.load();
+    blocked_for_ = unguarded != 0 && unguarded == unguarded_ ? blocked_for_ + passed : 0;
+    unguarded_ = unguarded;
+    if (stopped_for_ > h.timeout_s) {
+      return fmt::format("has been stopped by signal {} ({}) for {:.1f} s", stop, io::signal_name(stop), stopped_for_);
+    }
+    if (blocked_for_ > h.timeout_s + kGrace_s) {
+      return fmt::format("has waited in {} for {:.1f} s", h.unguarded.data(), blocked_for_);
+    }
+    return {};
+  }
+
+  int ended(int status) {
+    FlightHeader& h = header();
+    const bool signalled = WIFSIGNALED(status);
+    const int value = signalled ? WTERMSIG(status) : WEXITSTATUS(status);
+    h.end.value = value;
+    h.end.time_ns = monotonic_ns();
+    h.end.kind.store(static_cast<int32_t>(signalled ? EndKind::Signalled : EndKind::Exited));
+    child_ = 0;
+    if (!signalled && h.leaving.load() == value) return value;
+    // It has spoken for itself, and told the launcher.
+    if (h.failure_kind.load() != static_cast<int32_t>(FailureKind::None)) return static_cast<int>(ExitCode::RunTime);
+    std::string reason = signalled ? fmt::format("was killed by signal {} ({})", value, io::signal_name(value))
+                                   : fmt::format("left with exit code {} before the run was complete", value);
+    if (h.completed.load() != 0) reason += ", after the run was complete";
+    if (signalled && value == asked_) reason += ", which it was sent before it could save";
+    return end_job(reason);
+  }
+
+  int end_job(const std::string& reason) {
+    std::this_thread::sleep_for(kSettle);
+    const FlightHeader& h = header();
+    std::string text;
+    if (file_ != nullptr) {
+      text = io::claim_failure_report(std::filesystem::path(h.path.data()).parent_path().parent_path().string());
+    }
+    const bool reports = file_ == nullptr || !text.empty();
+    const std::string where = h.unguarded_since_ns.load() != 0 ? fmt::format(" in {}", h.unguarded.data()) : "";
+    fmt::print(stderr, "{} {}{}{}\n{}", who(), reason, where,
+               file_ == nullptr ? ", before there was a run directory" : "", text);
+    std::fflush(stderr);
+    std::this_thread::sleep_for(reports ? kSpoken : kOthersReport);
+    abort_all_ranks(static_cast<int>(ExitCode::RunTime));
+    if (child_ != 0) ::kill(child_, SIGKILL);
+    return static_cast<int>(ExitCode::RunTime);
+  }
+
+  FlightRecorder* flight_;
+  FlightHeader* file_ = nullptr;
+  pid_t child_;
+  sigset_t signals_;
+  int asked_ = 0;  ///< last signal passed on
+  double last_tick_ = now_s();
+  double stopped_for_ = 0, blocked_for_ = 0;  ///< seconds
+  int64_t unguarded_ = 0;
+};
+
+}  // namespace
+
+std::optional<int> supervise(FlightRecorder& flight) {
+  sigset_t signals;
+  sigset_t before;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGCHLD);
+  for (const int signal : kForwarded) sigaddset(&signals, signal);
+  // Blocked before the fork, so that none is lost in between.
+  sigprocmask(SIG_BLOCK, &signals, &before);
+  const pid_t parent = ::getpid();
+  std::fflush(nullptr);
+  const pid_t child = ::fork();
+  if (child < 0) throw RunTimeError(fmt::format("a rank's process cannot be made: {}", std::strerror(errno)));
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != parent) ::_exit(static_cast<int>(ExitCode::RunTime));
+    flight.set_process(::getpid(), parent);
+    sigprocmask(SIG_SETMASK, &before, nullptr);
+    return std::nullopt;
+  }
+  return Supervisor(flight, child, signals).run();
+}
+
+bool is_traced() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("TracerPid:")) return std::atoi(line.c_str() + sizeof("TracerPid:") - 1) != 0;
+  }
+  return false;
+}
+
+}  // namespace triax::apps
