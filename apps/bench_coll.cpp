@@ -1,243 +1,271 @@
 // `triax bench coll`: collectives in the manner of the nccl-tests.
 #include <fmt/format.h>
 
-#include <boost/program_options.hpp>
+#include <map>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <sstream>
+#include <set>
 
 #include "apps/bench.h"
-#include "apps/program_request.h"
+#include "apps/bench_coll_request.h"
 #include "base/error.h"
-#include "bench/collectives.h"
+#include "bench/machine.h"
+#include "bench/verdict.h"
 
 namespace triax::apps {
 namespace {
 
-namespace po = boost::program_options;
-using comm::Operation;
+using bench::CollectiveRow;
+using bench::PlaceTimes;
+using Json = nlohmann::ordered_json;
 
-constexpr const char* kUsage =
-    "usage: mpiexec -n RANKS triax bench coll [options]\n\n"
-    "Collectives over all ranks, algorithms side by side. time: one call on the slowest rank, median of the turns;\n"
-    "algbw = size / time; busbw = algbw x 2(n-1)/n (all_reduce), (n-1)/n (reduce_scatter, all_gather); GB = 1e9 "
-    "bytes.\n"
-    "inside, across: bytes that one call of all ranks sends to ranks on the same node and on others, counted at each\n"
-    "send; 'converted' where the algorithm does not count (shared memory, the MPI library).\n\n";
+/// What the numbers are held against.
+struct Judge {
+  bench::Peak copy, adapter;
+  bench::Circumstances around;
+  std::map<std::pair<comm::Operation, comm::Algorithm>, double> least_s;
 
-struct CollRequest {
-  bench::CollectiveBench bench;
-  Format format = Format::Table;
-  bool help = false;
-  std::string help_text;
+  std::string operator()(const CollectiveRow& row) {
+    double& least = least_s.try_emplace({row.op, row.algorithm}, row.training().time.median_s).first->second;
+    bench::Circumstances now = around;
+    now.least_time_s = least;
+    return bench::verdict_of(row, row.nodes > 1 ? adapter : copy, now).text();
+  }
 };
 
-[[noreturn]] void refuse(const std::string& option, const std::string& value, const std::string& rule) {
-  throw ConfigError(fmt::format("bench coll: --{} {}: {}", option, value, rule));
+const char* nccl_type(DType dtype) {
+  switch (dtype) {
+    case DType::Float64:
+      return "double";
+    case DType::Float16:
+      return "half";
+    case DType::BFloat16:
+      return "bfloat16";
+    default:
+      return "float";
+  }
 }
 
-std::vector<std::string> split(const std::string& text) {
-  std::vector<std::string> parts;
-  std::istringstream stream(text);
-  std::string part;
-  while (std::getline(stream, part, ',')) parts.push_back(part);
-  return parts;
+const char* redop_text(const CollectiveRow& row) {
+  using comm::Operation;
+  if (row.op != Operation::AllReduce && row.op != Operation::Reduce && row.op != Operation::ReduceScatter)
+    return "none";
+  return row.reduce == comm::ReduceOp::Sum ? "sum" : row.reduce == comm::ReduceOp::Max ? "max" : "min";
 }
 
-/// "64M", "1K", "1000": K, M, G are powers of 1024.
-int64_t bytes_of(const std::string& option, const std::string& text) {
-  size_t used = 0;
-  int64_t number = 0;
-  try {
-    number = std::stoll(text, &used);
-  } catch (const std::exception&) {
-    used = 0;
-  }
-  const std::string unit = text.substr(used);
-  const int shift = unit == "K" ? 10 : unit == "M" ? 20 : unit == "G" ? 30 : 0;
-  if (used == 0 || number < 1 || number > (int64_t{1} << 30) || (shift == 0 && !unit.empty())) {
-    refuse(option, text, "must be a number of bytes such as 1000, 1K or 64M");
-  }
-  return number << shift;
+int root_of(const CollectiveRow& row) {
+  return row.op == comm::Operation::Broadcast || row.op == comm::Operation::Reduce ? 0 : -1;
 }
 
-Operation op_of(const std::string& name) {
-  for (const Operation op : {Operation::AllReduce, Operation::ReduceScatter, Operation::AllGather}) {
-    if (name == comm::name_of(op)) return op;
-  }
-  refuse("ops", name, "must be all_reduce, reduce_scatter or all_gather");
-}
-
-DType dtype_of(const std::string& name) {
-  for (const DType dtype : {DType::Float64, DType::Float32, DType::BFloat16, DType::Float16}) {
-    if (name == name_of(dtype)) return dtype;
-  }
-  refuse("dtype", name, "must be fp64, fp32, bf16 or fp16");
-}
-
-int count_of(const std::string& option, int value, int least, int most) {
-  if (value < least || value > most) {
-    refuse(option, std::to_string(value), fmt::format("must be from {} to {}", least, most));
-  }
-  return value;
-}
-
-void read_values(const po::variables_map& given, CollRequest& request) {
-  bench::CollectiveBench& bench = request.bench;
-  const auto text = [&](const char* name) { return given[name].as<std::string>(); };
-  bench.ops.clear();
-  for (const std::string& name : split(text("ops"))) bench.ops.push_back(op_of(name));
-  bench.order = given["fixed-reduction-order"].as<bool>() ? comm::SumOrder::Ranks : comm::SumOrder::Algorithm;
-  bench.algorithms.clear();
-  for (const std::string& name : split(text("algorithm"))) {
-    try {
-      bench.algorithms.push_back(comm::parse_collective_algorithms("tp=" + name, bench.order).of("tp"));
-    } catch (const ConfigError& error) {
-      refuse("algorithm", name, error.what());
-    }
-  }
-  if (bench.ops.empty()) refuse("ops", text("ops"), "names no operation");
-  if (bench.algorithms.empty()) refuse("algorithm", text("algorithm"), "names no algorithm");
-  bench.least_bytes = bytes_of("min-bytes", text("min-bytes"));
-  bench.most_bytes = bytes_of("max-bytes", text("max-bytes"));
-  if (bench.most_bytes < bench.least_bytes) refuse("max-bytes", text("max-bytes"), "must not be below --min-bytes");
-  bench.factor = count_of("step-factor", given["step-factor"].as<int>(), 2, 1024);
-  bench.calls = count_of("calls", given["calls"].as<int>(), 0, 1'000'000);
-  bench.turns = count_of("turns", given["turns"].as<int>(), 1, 1000);
-  bench.fake_nodes = count_of("fake-nodes", given["fake-nodes"].as<int>(), 0, 1 << 20);
-  bench.dtype = dtype_of(text("dtype"));
-  if (text("memory") != "window" && text("memory") != "heap") {
-    refuse("memory", text("memory"), "must be window or heap");
-  }
-  bench.place = text("memory") == "heap" ? bench::BufferPlace::Heap : bench::BufferPlace::Window;
-  const std::string format = text("format");
-  if (format != "table" && format != "json" && format != "csv") refuse("format", format, "must be table, json or csv");
-  request.format = format == "json" ? Format::Json : format == "csv" ? Format::Csv : Format::Table;
-}
-
-po::options_description options() {
-  po::options_description description("options");
-  const auto text = [](const char* standard) { return po::value<std::string>()->default_value(standard); };
-  const auto number = [](int standard) { return po::value<int>()->default_value(standard); };
-  description.add_options()("help", "this text")("ops", text("all_reduce"), "all_reduce,reduce_scatter,all_gather")(
-      "algorithm", text("default,library"),
-      "default, shared-memory, direct, library, ring, halving-doubling, tree, double-tree, hierarchical")(
-      "fixed-reduction-order", po::value<bool>()->default_value(false)->implicit_value(true), "sums in rank order")(
-      "min-bytes", text("1K"), "smallest size")("max-bytes", text("64M"), "largest size")(
-      "step-factor", number(4), "from one size to the next")("turns", number(5), "of all algorithms at each size")(
-      "calls", number(0), "of a turn; 0: of about 16 MiB together, from 2 to 200")("dtype", text("fp32"),
-                                                                                   "fp64, fp32, bf16 or fp16")(
-      "memory", text("window"), "window: shared by the ranks of a host; heap: ordinary memory")(
-      "fake-nodes", number(0), "pretend that the host is that many nodes")("format", text("table"),
-                                                                           "table, json or csv");
-  return description;
-}
-
-/// Boost refuses a repeated option; here the last one wins.
-void keep_last(po::parsed_options& parsed) {
-  std::vector<po::option> kept;
-  for (const po::option& option : parsed.options) {
-    std::erase_if(kept, [&option](const po::option& earlier) { return earlier.string_key == option.string_key; });
-    kept.push_back(option);
-  }
-  parsed.options = std::move(kept);
-}
-
-CollRequest parse(const std::vector<std::string>& args) {
-  CollRequest request;
-  const po::options_description description = options();
-  po::variables_map given;
-  try {
-    po::command_line_parser parser(args);
-    const int style = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing;
-    po::parsed_options parsed = parser.options(description).positional({}).style(style).run();
-    keep_last(parsed);
-    po::store(parsed, given);
-    po::notify(given);
-  } catch (const po::error& error) {
-    throw ConfigError(fmt::format("bench coll: {}; 'triax bench coll --help' lists the options", error.what()));
-  }
-  if (given.count("help") > 0) {
-    std::ostringstream text;
-    text << kUsage << description;
-    request.help = true;
-    request.help_text = text.str();
-    return request;
-  }
-  read_values(given, request);
-  return request;
-}
-
-std::string sent_text(const bench::CollectiveRow& row, double bytes) {
+std::string sent_text(const CollectiveRow& row, double bytes) {
   return row.converted ? "converted" : fmt::format("{:.0f}", bytes);
 }
 
-void print_table(const std::vector<bench::CollectiveRow>& rows, const CollRequest& request, int ranks) {
-  const bench::CollectiveBench& bench = request.bench;
-  fmt::print("{} ranks, {}, {} memory, {} turns{}\n", ranks, name_of(bench.dtype),
-             bench.place == bench::BufferPlace::Window ? "window" : "heap", bench.turns,
-             bench.fake_nodes > 0 ? fmt::format(", {} faked nodes", bench.fake_nodes) : "");
-  fmt::print("{:>10} {:>10} {:<14} {:<16} {:>11} {:>11} {:>8} {:>8} {:>6} {:>12} {:>12}\n", "size", "count", "op",
-             "algorithm", "time_us", "best_us", "algbw", "busbw", "wrong", "inside", "across");
-  for (const bench::CollectiveRow& row : rows) {
-    fmt::print("{:>10} {:>10} {:<14} {:<16} {:>11.1f} {:>11.1f} {:>8.3f} {:>8.3f} {:>6} {:>12} {:>12}\n",
-               row.size_bytes, row.elements, comm::name_of(row.op), comm::name_of(row.algorithm), row.time_us,
-               row.best_us, row.algbw_gbps, row.busbw_gbps, row.wrong, sent_text(row, row.inside_bytes),
-               sent_text(row, row.across_bytes));
-  }
+std::string place_text(const CollectiveRow& row, const PlaceTimes& place) {
+  if (!place.measured()) return fmt::format("{:>9} {:>7} {:>7} {:>7}", "N/A", "N/A", "N/A", "N/A");
+  const std::string wrong = place.wrong < 0 ? "N/A" : std::to_string(place.wrong);
+  return fmt::format("{:>9.2f} {:>7.2f} {:>7.2f} {:>7}", 1e6 * place.time.median_s, row.algbw_gbps(place),
+                     row.busbw_gbps(place), wrong);
 }
 
-void print_csv(const std::vector<bench::CollectiveRow>& rows, const CollRequest& request, int ranks) {
+/// nccl-tests' lines, with ours to the right of them.
+void print_table(const std::vector<CollectiveRow>& rows, const CollRequest& request, int ranks, Judge& judge) {
+  const bench::CollectiveBench& b = request.bench;
+  fmt::print("# {} ranks on {} node(s){}, {} memory, {} turns{}\n", ranks, rows.empty() ? 1 : rows[0].nodes,
+             b.fake_nodes > 0 ? " (faked)" : "", b.place == bench::BufferPlace::Window ? "window" : "heap", b.turns,
+             rows.empty() || rows[0].ranks == ranks ? "" : fmt::format(", groups of up to {}", rows[0].ranks));
+  double busbw = 0;
+  int64_t wrong = 0;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const CollectiveRow& row = rows[i];
+    if (i == 0 || rows[i - 1].op != row.op) {
+      fmt::print("#\n# Collective test starting: {}\n", bench::bench_name(row.op));
+      fmt::print("# {:>10} {:>12} {:>9} {:>6} {:>5} {:>23} {:>33}\n", "", "", "", "", "", "out-of-place", "in-place");
+      fmt::print(
+          "# {:>10} {:>12} {:>9} {:>6} {:>5} {:>9} {:>7} {:>7} {:>7} {:>9} {:>7} {:>7} {:>7}  {:<16} {:>9} {:>9} "
+          "{:>9} {:>5} {:>12} {:>12}  {}\n",
+          "size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong", "time", "algbw", "busbw",
+          "#wrong", "algorithm", "min", "p95", "p99", "cv", "inside", "across", "verdict");
+      fmt::print(
+          "# {:>10} {:>12} {:>9} {:>6} {:>5} {:>9} {:>7} {:>7} {:>7} {:>9} {:>7} {:>7} {:>7}  {:<16} {:>9} {:>9} "
+          "{:>9} {:>5}\n",
+          "(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(GB/s)", "(GB/s)", "", "", "(us)",
+          "(us)", "(us)", "(%)");
+    }
+    const bench::Statistics& t = row.training().time;
+    fmt::print("{:>12} {:>12} {:>9} {:>6} {:>5} {} {}  {:<16} {:>9.2f} {:>9.2f} {:>9.2f} {:>5.0f} {:>12} {:>12}  {}\n",
+               row.size_bytes, row.count, nccl_type(b.dtype), redop_text(row), root_of(row),
+               place_text(row, row.out_of_place), place_text(row, row.in_place), comm::name_of(row.algorithm),
+               1e6 * t.min_s, 1e6 * t.p95_s, 1e6 * t.p99_s, 100 * t.cv, sent_text(row, row.inside_bytes),
+               sent_text(row, row.across_bytes), judge(row));
+    busbw += row.busbw_gbps(row.training()) / static_cast<double>(rows.size());
+    wrong += std::max<int64_t>(row.out_of_place.wrong, 0) + std::max<int64_t>(row.in_place.wrong, 0);
+  }
+  fmt::print("# Out of bounds values : {} {}\n", wrong, wrong == 0 ? "OK" : "FAILED");
+  fmt::print("# Avg bus bandwidth    : {:.6g}\n", busbw);
+}
+
+void print_csv(const std::vector<CollectiveRow>& rows, const CollRequest& request, Judge& judge) {
   fmt::print(
-      "ranks,dtype,size,count,op,algorithm,time_us,best_us,algbw_gbps,busbw_gbps,wrong,converted,inside,across\n");
-  for (const bench::CollectiveRow& row : rows) {
-    fmt::print("{},{},{},{},{},{},{:.3f},{:.3f},{:.6f},{:.6f},{},{},{:.0f},{:.0f}\n", ranks,
-               name_of(request.bench.dtype), row.size_bytes, row.elements, comm::name_of(row.op),
-               comm::name_of(row.algorithm), row.time_us, row.best_us, row.algbw_gbps, row.busbw_gbps, row.wrong,
-               row.converted, row.inside_bytes, row.across_bytes);
+      "ranks,nodes,dtype,size,count,redop,root,op,algorithm,place,time_us,min_us,p95_us,p99_us,cv,algbw_gbps,busbw_"
+      "gbps,"
+      "wrong,converted,inside,across,verdict\n");
+  for (const CollectiveRow& row : rows) {
+    for (const PlaceTimes* place : {&row.out_of_place, &row.in_place}) {
+      if (!place->measured()) continue;
+      const bench::Statistics& t = place->time;
+      fmt::print(
+          "{},{},{},{},{},{},{},{},{},{},{:.3f},{:.3f},{:.3f},{:.3f},{:.4f},{:.6f},{:.6f},{},{},{:.0f},{:.0f},\"{}\"\n",
+          row.ranks, row.nodes, name_of(request.bench.dtype), row.size_bytes, row.count, redop_text(row), root_of(row),
+          bench::bench_name(row.op), comm::name_of(row.algorithm), place == &row.in_place ? "in" : "out",
+          1e6 * t.median_s, 1e6 * t.min_s, 1e6 * t.p95_s, 1e6 * t.p99_s, t.cv, row.algbw_gbps(*place),
+          row.busbw_gbps(*place), place->wrong, row.converted, row.inside_bytes, row.across_bytes, judge(row));
+    }
   }
 }
 
-void print_json(const std::vector<bench::CollectiveRow>& rows, const CollRequest& request, int ranks) {
-  nlohmann::ordered_json all{{"ranks", ranks}, {"dtype", name_of(request.bench.dtype)}};
-  for (const bench::CollectiveRow& row : rows) {
-    all["rows"].push_back({{"size", row.size_bytes},
-                           {"count", row.elements},
-                           {"op", comm::name_of(row.op)},
-                           {"algorithm", comm::name_of(row.algorithm)},
-                           {"time_us", row.time_us},
-                           {"best_us", row.best_us},
-                           {"algbw_gbps", row.algbw_gbps},
-                           {"busbw_gbps", row.busbw_gbps},
-                           {"wrong", row.wrong},
-                           {"converted", row.converted},
-                           {"inside_bytes", row.inside_bytes},
-                           {"across_bytes", row.across_bytes}});
+Json json_of(const CollectiveRow& row, const PlaceTimes& place) {
+  if (!place.measured()) return nullptr;
+  const bench::Statistics& t = place.time;
+  return {{"time", 1e6 * t.median_s},
+          {"alg_bw", row.algbw_gbps(place)},
+          {"bus_bw", row.busbw_gbps(place)},
+          {"nwrong", place.wrong < 0 ? Json(nullptr) : Json(place.wrong)},
+          {"min_us", 1e6 * t.min_s},
+          {"p50_us", 1e6 * t.median_s},
+          {"p95_us", 1e6 * t.p95_s},
+          {"p99_us", 1e6 * t.p99_s},
+          {"cv", t.cv}};
+}
+
+/// nccl-tests' keys, and ours beside them.
+void print_json(const std::vector<CollectiveRow>& rows, const CollRequest& request, int ranks, Judge& judge) {
+  Json all{{"ranks", ranks}, {"dtype", name_of(request.bench.dtype)}, {"results", Json::array()}};
+  for (const CollectiveRow& row : rows) {
+    all["results"].push_back({{"size", row.size_bytes},
+                              {"count", row.count},
+                              {"type", nccl_type(request.bench.dtype)},
+                              {"redop", redop_text(row)},
+                              {"root", std::to_string(root_of(row))},
+                              {"out_of_place", json_of(row, row.out_of_place)},
+                              {"in_place", json_of(row, row.in_place)},
+                              {"experiment_name", bench::bench_name(row.op)},
+                              {"algorithm", comm::name_of(row.algorithm)},
+                              {"ranks", row.ranks},
+                              {"nodes", row.nodes},
+                              {"converted", row.converted},
+                              {"inside_bytes", row.inside_bytes},
+                              {"across_bytes", row.across_bytes},
+                              {"verdict", judge(row)}});
   }
   fmt::print("{}\n", all.dump(2));
+}
+
+void print_groups(const std::vector<bench::GroupRow>& rows, Format format) {
+  if (format == Format::Json) {
+    Json all = Json::array();
+    for (const bench::GroupRow& row : rows) {
+      all.push_back({{"group", row.group},
+                     {"op", bench::bench_name(row.op)},
+                     {"ranks", row.ranks},
+                     {"size", row.size_bytes},
+                     {"alone_us", 1e6 * row.alone.median_s},
+                     {"together_us", 1e6 * row.together.median_s},
+                     {"alone_busbw_gbps", row.busbw_gbps(row.alone)},
+                     {"together_busbw_gbps", row.busbw_gbps(row.together)}});
+    }
+    fmt::print("{}\n", all.dump(2));
+    return;
+  }
+  const bool csv = format == Format::Csv;
+  fmt::print("{}",
+             csv ? "group,op,ranks,size,alone_us,together_us,alone_busbw_gbps,together_busbw_gbps,slowdown\n"
+                 : fmt::format("{:<6} {:<14} {:>6} {:>12} {:>11} {:>11} {:>12} {:>12} {:>9}\n", "group", "op", "ranks",
+                               "size", "alone_us", "together_us", "alone_busbw", "together_bw", "slowdown"));
+  for (const bench::GroupRow& row : rows) {
+    fmt::print(fmt::runtime(csv ? "{},{},{},{},{:.3f},{:.3f},{:.6f},{:.6f},{:.3f}\n"
+                                : "{:<6} {:<14} {:>6} {:>12} {:>11.2f} {:>11.2f} {:>12.3f} {:>12.3f} {:>9.2f}\n"),
+               row.group, bench::bench_name(row.op), row.ranks, row.size_bytes, 1e6 * row.alone.median_s,
+               1e6 * row.together.median_s, row.busbw_gbps(row.alone), row.busbw_gbps(row.together),
+               row.together.median_s / row.alone.median_s);
+  }
+}
+
+/// Refuses figures that would be called what they are not; collective.
+void check_hosts(comm::MpiSession& session, const CollRequest& request) {
+  if (session.size() == 1) throw ConfigError("bench coll: one rank has nobody to talk to; use mpiexec -n 2 or more");
+  if (request.nodes == 0) return;
+  comm::GridOptions options;
+  options.shape.data = session.size();
+  const comm::ProcessGrid grid(session, options);
+  const std::set<int> nodes(grid.nodes().begin(), grid.nodes().end());
+  const int found = static_cast<int>(nodes.size());
+  if (found == request.nodes) return;
+  throw ConfigError(fmt::format("bench coll: --nodes {}: {}; start the ranks on {} nodes (srun -N {}, mpiexec -hosts)",
+                                request.nodes,
+                                found == 1 ? "all ranks are on one host, which would measure its memory"
+                                           : fmt::format("the ranks are on {} nodes", found),
+                                request.nodes, request.nodes));
+}
+
+int groups(comm::MpiSession& session, const CollRequest& request) {
+  comm::GridOptions options;
+  options.shape = request.layout;
+  const int model = request.layout.tensor * request.layout.pipeline;
+  if (session.size() % model != 0) {
+    throw ConfigError(fmt::format("bench coll: tensor {} x pipeline {} does not divide {} ranks", request.layout.tensor,
+                                  request.layout.pipeline, session.size()));
+  }
+  options.shape.data = session.size() / model;
+  options.fake_nodes = request.bench.fake_nodes;
+  comm::ProcessGrid grid(session, options);
+  const std::vector<bench::GroupRow> rows = bench::measure_groups(grid, request.groups, request.bench);
+  if (session.rank() == 0) print_groups(rows, request.format);
+  grid.world().barrier();
+  return 0;
+}
+
+/// Collective: the peaks are measured by all ranks at once.
+Judge make_judge(comm::MpiSession& session, const CollRequest& request) {
+  comm::GridOptions options;
+  options.shape.data = session.size();
+  comm::ProcessGrid grid(session, options);
+  const auto device = kernels::make_cpu_device({1});
+  Arena arena(grid.memory());
+  bench::Operands operands(*device, arena);
+  Judge judge;
+  judge.copy = bench::copy_peak(operands, grid.world());
+  judge.adapter = bench::adapter_peak();
+  judge.around.ranks_on_host = session.local_size();
+  judge.around.cores = bench::this_machine().processing_units;
+  judge.around.place = request.bench.place;
+  return judge;
 }
 
 }  // namespace
 
 int bench_coll(const std::vector<std::string>& args, comm::MpiSession& session) {
-  const CollRequest request = parse(args);
+  const CollRequest request = parse_coll(args);
   if (request.help) {
     if (session.rank() == 0) fmt::print("{}", request.help_text);
     return 0;
   }
-  if (session.size() == 1) throw ConfigError("bench coll: one rank has nobody to talk to; use mpiexec -n 2 or more");
-  const std::vector<bench::CollectiveRow> rows = bench::measure_collectives(session, request.bench);
+  check_hosts(session, request);
+  if (!request.groups.empty()) return groups(session, request);
+  const std::vector<CollectiveRow> rows = bench::measure_collectives(session, request.bench);
+  Judge judge = make_judge(session, request);
   if (session.rank() == 0) {
     if (request.format == Format::Json) {
-      print_json(rows, request, session.size());
+      print_json(rows, request, session.size(), judge);
     } else if (request.format == Format::Csv) {
-      print_csv(rows, request, session.size());
+      print_csv(rows, request, judge);
     } else {
-      print_table(rows, request, session.size());
+      print_table(rows, request, session.size(), judge);
     }
   }
   int64_t wrong = 0;
-  for (const bench::CollectiveRow& row : rows) wrong += row.wrong;
+  for (const CollectiveRow& row : rows) {
+    wrong += std::max<int64_t>(row.out_of_place.wrong, 0) + std::max<int64_t>(row.in_place.wrong, 0);
+  }
   return wrong == 0 ? 0 : static_cast<int>(ExitCode::ValidationFailed);
 }
 

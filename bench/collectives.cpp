@@ -5,18 +5,32 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <set>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "comm/grid_groups.h"
 
 namespace triax::bench {
 namespace {
 
 using comm::Operation;
+using comm::ReduceOp;
 
 constexpr int64_t kTurnBytes = int64_t{16} << 20;
+constexpr uint64_t kSeed = 7;
 
-/// One algorithm: a grid of its own, and tensors from its memory.
+double over_ranks(comm::Communicator& world, double mine, ReduceOp op) {
+  world.all_reduce(Tensor(&mine, DType::Float64, {1}), op).wait();
+  return mine;
+}
+
+/// Largest of each element over the ranks.
+void slowest(comm::Communicator& world, std::vector<double>& times) {
+  world.all_reduce(Tensor(times.data(), DType::Float64, {static_cast<int64_t>(times.size())}), ReduceOp::Max).wait();
+}
+
+/// One algorithm: groups of its own, and tensors from its memory.
 class Contender {
  public:
   Contender(comm::MpiSession& session, const CollectiveBench& bench, comm::Algorithm algorithm)
@@ -27,169 +41,237 @@ class Contender {
     options.fake_nodes = bench.fake_nodes;
     options.collectives.rules = {{"tp", algorithm}};
     options.collectives.order = bench.order;
-    grid_ = std::make_unique<comm::ProcessGrid>(session, options);
-    MemoryProvider& provider = bench.place == BufferPlace::Window ? grid_->memory() : heap_;
+    factory_ = comm::make_mpi_groups(session, options, ledger_);
+    std::vector<int> all, mine;
+    for (int r = 0; r < session.size(); ++r) {
+      all.push_back(r);
+      if (bench.split.colour(r) == bench.split.colour(session.rank())) mine.push_back(r);
+    }
+    world_ = factory_->make("world", all, comm::RunsOn::Caller);
+    group_ = factory_->make("tp", mine, comm::RunsOn::Caller);
+    std::set<int> nodes;
+    for (const int rank : mine) nodes.insert(factory_->nodes()[static_cast<size_t>(rank)]);
+    nodes_ = static_cast<int>(nodes.size());
+    MemoryProvider& provider = bench.place == BufferPlace::Window ? factory_->memory() : heap_;
     arena_ = std::make_unique<Arena>(provider);
   }
   comm::Algorithm algorithm() const { return algorithm_; }
-  comm::ProcessGrid& grid() { return *grid_; }
-  comm::Communicator& group() { return grid_->tensor(); }
-
-  void allocate(Operation op, int64_t elements) {
-    op_ = op;
-    whole_.reset();
-    piece_.reset();
-    whole_ = arena_->allocate(bench_->dtype, elements, MemoryCategory::Workspace);
-    piece_ = arena_->allocate(bench_->dtype, elements / group().size(), MemoryCategory::Workspace);
-    elements_ = elements;
-  }
-  Tensor whole() const { return whole_.view(bench_->dtype, {elements_}); }
-  Tensor piece() { return piece_.view(bench_->dtype, {elements_ / group().size()}); }
-
-  void call() {
-    if (op_ == Operation::AllReduce) group().all_reduce(whole(), comm::ReduceOp::Sum).wait();
-    if (op_ == Operation::ReduceScatter) group().reduce_scatter(whole(), piece(), comm::ReduceOp::Sum).wait();
-    if (op_ == Operation::AllGather) group().all_gather(piece(), whole()).wait();
+  comm::Communicator& world() { return *world_; }
+  comm::Communicator& group() { return *group_; }
+  comm::Ledger& ledger() { return ledger_; }
+  int nodes() const { return nodes_; }
+  Exchange& exchange() { return *exchange_; }
+  void prepare(Operation op, int64_t bytes) {
+    exchange_.reset();
+    exchange_ = std::make_unique<Exchange>(*group_, *arena_, op, bench_->reduce, bench_->dtype, bytes);
   }
 
  private:
   comm::Algorithm algorithm_;
   const CollectiveBench* bench_;
   HeapProvider heap_;
-  std::unique_ptr<comm::ProcessGrid> grid_;
+  comm::Ledger ledger_;
+  std::unique_ptr<comm::GroupFactory> factory_;
+  std::unique_ptr<comm::Communicator> world_, group_;
+  int nodes_ = 1;
   std::unique_ptr<Arena> arena_;
-  Buffer whole_, piece_;
-  int64_t elements_ = 0;
-  Operation op_ = Operation::AllReduce;
+  std::unique_ptr<Exchange> exchange_;
 };
 
-/// Calls f with the tensor's elements as a typed pointer.
-template <class F>
-void with_data(const Tensor& t, F f) {
-  switch (t.dtype()) {
-    case DType::Float64:
-      return f(t.as<double>());
-    case DType::Float32:
-      return f(t.as<float>());
-    case DType::BFloat16:
-      return f(t.as<bf16>());
-    case DType::Float16:
-      return f(t.as<fp16>());
-    default:
-      throw ConfigError("triax bench coll: --dtype must be fp64, fp32, bf16 or fp16");
-  }
-}
-
-/// Small whole numbers, whose sums are exact in every dtype.
-float value(int rank, int64_t i) { return static_cast<float>((i + rank) % 5); }
-
-void fill(const Tensor& t, int rank, int64_t first) {
-  with_data(t, [&]<class T>(T* data) {
-    for (int64_t i = 0; i < t.numel(); ++i) data[i] = T(value(rank, first + i));
-  });
-}
-
-template <class Expected>
-int64_t count_wrong(const Tensor& t, Expected expected) {
-  int64_t wrong = 0;
-  with_data(t, [&](const auto* data) {
-    for (int64_t i = 0; i < t.numel(); ++i) wrong += static_cast<float>(data[i]) == expected(i) ? 0 : 1;
-  });
-  return wrong;
-}
-
-/// One call with known values; elements of this rank that are not as they must be.
-int64_t check(Contender& one, Operation op) {
-  const int n = one.group().size();
-  const int rank = one.group().rank();
-  const int64_t each = one.piece().numel();
-  const auto sum = [n](int64_t i) {
-    float total = 0;
-    for (int r = 0; r < n; ++r) total += value(r, i);
-    return total;
+/// Bytes that one call of all ranks sends, and whether it was right.
+void check_row(Contender& one, const CollectiveBench& bench, CollectiveRow& row) {
+  const auto check = [&](Place place) -> int64_t {
+    if (!bench.check) {
+      one.exchange().call(place);
+      return -1;
+    }
+    return std::llround(over_ranks(one.world(), static_cast<double>(one.exchange().check(place)), ReduceOp::Sum));
   };
-  fill(one.whole(), rank, 0);
-  if (op == Operation::AllGather) fill(one.piece(), rank, rank * each);
-  one.call();
-  if (op == Operation::ReduceScatter) return count_wrong(one.piece(), [&](int64_t i) { return sum(rank * each + i); });
-  if (op == Operation::AllReduce) return count_wrong(one.whole(), sum);
-  return count_wrong(one.whole(), [&](int64_t i) { return value(static_cast<int>(i / each), i); });
-}
-
-double over_ranks(comm::ProcessGrid& grid, double mine, comm::ReduceOp op) {
-  grid.world().all_reduce(Tensor(&mine, DType::Float64, {1}), op).wait();
-  return mine;
-}
-
-/// Correctness and bytes of one call.
-void check_row(Contender& one, CollectiveRow& row) {
-  one.grid().ledger().reset();
-  const int64_t wrong = check(one, row.op);
-  const auto entries = one.grid().ledger().snapshot();
-  const comm::LedgerEntry entry = entries.at({"tp", row.op});
+  one.ledger().reset();
+  row.out_of_place.wrong = check(Place::OutOf);
+  const comm::LedgerEntry entry = one.ledger().snapshot().at({"tp", row.op});
   row.converted = entry.converted_calls > 0;
-  row.wrong = std::llround(over_ranks(one.grid(), static_cast<double>(wrong), comm::ReduceOp::Sum));
-  row.inside_bytes = over_ranks(one.grid(), static_cast<double>(entry.counted.inside), comm::ReduceOp::Sum);
-  row.across_bytes = over_ranks(one.grid(), static_cast<double>(entry.counted.across), comm::ReduceOp::Sum);
-  // Values for the calls that are timed: sums of zeros stay finite however often they are taken.
-  with_data(one.whole(), [&]<class T>(T* data) { std::fill_n(data, one.whole().numel(), T(0)); });
-  one.call();
+  row.inside_bytes = over_ranks(one.world(), static_cast<double>(entry.counted.inside), ReduceOp::Sum);
+  row.across_bytes = over_ranks(one.world(), static_cast<double>(entry.counted.across), ReduceOp::Sum);
+  if (has_in_place(row.op)) row.in_place.wrong = check(Place::In);
 }
 
-/// Seconds of one call on the slowest rank.
-double time_turn(Contender& one, int64_t calls) {
-  one.group().barrier();
-  const Stopwatch watch;
-  for (int64_t i = 0; i < calls; ++i) one.call();
-  return over_ranks(one.grid(), watch.elapsed_s() / static_cast<double>(calls), comm::ReduceOp::Max);
+/// Seconds of each of `calls` calls on the slowest rank.
+std::vector<double> time_turn(Contender& one, Place place, int64_t warmup, int64_t calls) {
+  std::vector<double> times(static_cast<size_t>(calls));
+  one.world().barrier();
+  for (int64_t i = 0; i < warmup; ++i) one.exchange().call(place);
+  for (double& time : times) {
+    const Stopwatch watch;
+    one.exchange().call(place);
+    time = watch.elapsed_s();
+  }
+  slowest(one.world(), times);
+  return times;
+}
+
+int64_t calls_of(const CollectiveBench& bench, int64_t bytes) {
+  return bench.calls > 0 ? bench.calls : std::clamp<int64_t>(kTurnBytes / bytes, 2, 200);
+}
+
+CollectiveRow make_row(Contender& one, const CollectiveBench& bench, Operation op, int64_t bytes) {
+  one.prepare(op, bytes);
+  const Exchange& exchange = one.exchange();
+  if (over_ranks(one.world(), static_cast<double>(exchange.size_bytes()), ReduceOp::Min) == 0) {
+    const auto width = static_cast<int64_t>(size_of(bench.dtype));
+    throw ConfigError(fmt::format("bench coll: --minbytes {}: {} ranks need at least one element each; use {}", bytes,
+                                  one.group().size(), width * one.group().size()));
+  }
+  CollectiveRow row{.op = op, .algorithm = one.algorithm()};
+  row.reduce = bench.reduce;
+  row.ranks = static_cast<int>(over_ranks(one.world(), one.group().size(), ReduceOp::Max));
+  row.nodes = static_cast<int>(over_ranks(one.world(), one.nodes(), ReduceOp::Max));
+  row.size_bytes = exchange.size_bytes();
+  row.count = exchange.count();
+  check_row(one, bench, row);
+  return row;
 }
 
 std::vector<CollectiveRow> measure_size(std::vector<std::unique_ptr<Contender>>& contenders,
                                         const CollectiveBench& bench, Operation op, int64_t bytes) {
-  const int n = contenders[0]->group().size();
-  const auto width = static_cast<int64_t>(size_of(bench.dtype));
-  const int64_t elements = bytes / width / n * n;
-  if (elements == 0) {
-    throw ConfigError(fmt::format("triax bench coll: --min-bytes {}: {} ranks need at least one element each; use {}",
-                                  bytes, n, width * n));
-  }
-  const int64_t calls = bench.calls > 0 ? bench.calls : std::clamp<int64_t>(kTurnBytes / bytes, 2, 200);
   std::vector<CollectiveRow> rows;
-  std::vector<std::vector<double>> times(contenders.size());
-  for (const auto& one : contenders) {
-    one->allocate(op, elements);
-    rows.push_back({.op = op, .algorithm = one->algorithm(), .size_bytes = elements * width, .elements = elements});
-    check_row(*one, rows.back());
+  for (const auto& one : contenders) rows.push_back(make_row(*one, bench, op, bytes));
+  const std::vector<Place> places = has_in_place(op) ? std::vector{Place::OutOf, Place::In} : std::vector{Place::OutOf};
+  std::vector<std::vector<double>> times(contenders.size() * places.size());
+  for (const std::vector<size_t>& order : random_orders(times.size(), bench.turns, kSeed)) {
+    for (const size_t i : order) {
+      const std::vector<double> turn =
+          time_turn(*contenders[i / places.size()], places[i % places.size()], bench.warmup, calls_of(bench, bytes));
+      times[i].insert(times[i].end(), turn.begin(), turn.end());
+    }
   }
-  for (int turn = 0; turn < bench.turns; ++turn) {
-    for (size_t i = 0; i < contenders.size(); ++i) times[i].push_back(time_turn(*contenders[i], calls));
-  }
-  for (size_t i = 0; i < rows.size(); ++i) {
-    CollectiveRow& row = rows[i];
-    std::sort(times[i].begin(), times[i].end());
-    const double median_s = times[i][times[i].size() / 2];
-    row.time_us = 1e6 * median_s;
-    row.best_us = 1e6 * times[i][0];
-    row.algbw_gbps = static_cast<double>(row.size_bytes) / median_s / 1e9;
-    row.busbw_gbps = comm::sent_bytes(op, row.size_bytes, n) / median_s / 1e9;
+  for (size_t i = 0; i < times.size(); ++i) {
+    CollectiveRow& row = rows[i / places.size()];
+    (places[i % places.size()] == Place::In ? row.in_place : row.out_of_place).time = statistics(std::move(times[i]));
   }
   return rows;
 }
 
 }  // namespace
 
+int Split::colour(int rank) const {
+  switch (kind) {
+    case Kind::Mod:
+      return rank % number;
+    case Kind::Div:
+      return rank / number;
+    case Kind::And:
+      return rank & number;
+    default:
+      return 0;
+  }
+}
+
+Split Split::parse(const std::string& text) {
+  const size_t colon = text.find(':');
+  const std::string word = text.substr(0, colon);
+  const std::string digits = colon == std::string::npos ? "" : text.substr(colon + 1);
+  const bool number =
+      !digits.empty() && digits.size() < 8 && digits.find_first_not_of("0123456789") == std::string::npos;
+  Split split;
+  split.kind = word == "mod" ? Kind::Mod : word == "div" ? Kind::Div : word == "and" ? Kind::And : Kind::None;
+  split.number = number ? std::stoi(digits) : 0;
+  if (split.kind == Kind::None || !number || (split.kind != Kind::And && split.number < 1)) {
+    throw ConfigError(fmt::format("bench coll: --split {}: must be mod:N, div:N (N from 1) or and:MASK", text));
+  }
+  return split;
+}
+
+std::vector<int64_t> Sizes::all() const {
+  std::vector<int64_t> sizes;
+  for (int64_t bytes = least_bytes; bytes <= most_bytes;) {
+    sizes.push_back(bytes);
+    bytes = step_bytes > 0 ? bytes + step_bytes : bytes * factor;
+  }
+  return sizes;
+}
+
+double CollectiveRow::algbw_gbps(const PlaceTimes& place) const {
+  return place.measured() ? static_cast<double>(size_bytes) / place.time.median_s / 1e9 : 0;
+}
+
+double CollectiveRow::busbw_gbps(const PlaceTimes& place) const {
+  return place.measured() ? comm::sent_bytes(op, size_bytes, ranks) / place.time.median_s / 1e9 : 0;
+}
+
 std::vector<CollectiveRow> measure_collectives(comm::MpiSession& session, const CollectiveBench& bench) {
   std::vector<std::unique_ptr<Contender>> contenders;
   for (const comm::Algorithm algorithm : bench.algorithms) {
     contenders.push_back(std::make_unique<Contender>(session, bench, algorithm));
   }
+  comm::Communicator& world = contenders[0]->world();
+  if (over_ranks(world, contenders[0]->group().size(), ReduceOp::Min) < 2) {
+    throw ConfigError(fmt::format(
+        "bench coll: --split leaves a group of one rank among {}, which has nobody to talk to", session.size()));
+  }
   std::vector<CollectiveRow> rows;
   for (const Operation op : bench.ops) {
-    for (int64_t bytes = bench.least_bytes; bytes <= bench.most_bytes; bytes *= bench.factor) {
+    for (const int64_t bytes : bench.sizes.all()) {
       for (CollectiveRow& row : measure_size(contenders, bench, op, bytes)) rows.push_back(row);
     }
   }
-  contenders[0]->grid().world().barrier();
+  world.barrier();
+  return rows;
+}
+
+double GroupRow::busbw_gbps(const Statistics& time) const {
+  return time.samples > 0 ? comm::sent_bytes(op, size_bytes, ranks) / time.median_s / 1e9 : 0;
+}
+
+std::vector<GroupRow> measure_groups(comm::ProcessGrid& grid, const std::vector<std::string>& groups,
+                                     const CollectiveBench& bench) {
+  HeapProvider heap;
+  Arena arena(bench.place == BufferPlace::Window ? grid.memory() : heap);
+  std::vector<GroupRow> rows;
+  for (const int64_t bytes : bench.sizes.all()) {
+    std::vector<Exchange> exchanges;
+    const size_t first = rows.size();
+    // The communication thread's group first: its operation runs while the others block their caller.
+    for (const char* name : {"dp", "pp", "tp"}) {
+      if (std::find(groups.begin(), groups.end(), name) == groups.end()) continue;
+      comm::Communicator& group = name == std::string("dp")   ? grid.data()
+                                  : name == std::string("pp") ? grid.pipeline()
+                                                              : grid.tensor();
+      if (group.size() == 1) {
+        throw ConfigError(
+            fmt::format("bench coll: --groups {}: this group has one rank; give the layout with "
+                        "--tensor-model-parallel-size and --pipeline-model-parallel-size",
+                        name));
+      }
+      const Operation op = name == std::string("pp") ? Operation::Send : bench.ops.front();
+      exchanges.emplace_back(group, arena, op, bench.reduce, bench.dtype, bytes);
+      rows.push_back({name, op, group.size(), exchanges.back().size_bytes(), {}, {}});
+    }
+    std::vector<std::vector<double>> alone(exchanges.size()), together(exchanges.size());
+    for (int64_t call = -bench.warmup; call < calls_of(bench, bytes) * bench.turns; ++call) {
+      for (size_t i = 0; i < exchanges.size(); ++i) {
+        grid.world().barrier();
+        const Stopwatch watch;
+        exchanges[i].call(Place::OutOf);
+        if (call >= 0) alone[i].push_back(watch.elapsed_s());
+      }
+      grid.world().barrier();
+      const Stopwatch watch;
+      std::vector<double> done(exchanges.size());
+      for (Exchange& exchange : exchanges) exchange.start(Place::OutOf);
+      for (size_t i = exchanges.size(); i-- > 0;) {
+        exchanges[i].wait();
+        done[i] = watch.elapsed_s();
+      }
+      for (size_t i = 0; call >= 0 && i < exchanges.size(); ++i) together[i].push_back(done[i]);
+    }
+    for (size_t i = 0; i < exchanges.size(); ++i) {
+      slowest(grid.world(), alone[i]);
+      slowest(grid.world(), together[i]);
+      rows[first + i].alone = statistics(std::move(alone[i]));
+      rows[first + i].together = statistics(std::move(together[i]));
+    }
+  }
   return rows;
 }
 

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/clock.h"
+#include "bench/exchange.h"
 
 namespace triax::bench {
 namespace {
@@ -34,45 +35,6 @@ int nodes_of_group(const comm::ProcessGrid& grid, comm::Axis axis) {
   return static_cast<int>(nodes.size());
 }
 
-/// Tensors of one collective, and its call.
-struct Exchange {
-  Operation operation;
-  Buffer whole_buffer, piece_buffer;
-  Tensor whole, piece;
-  comm::Communicator* group;
-
-  Exchange(Operation op, DType dtype, int64_t bytes, comm::Communicator& g, Arena& arena, kernels::Device& device)
-      : operation(op), group(&g) {
-    const int64_t n = std::max<int64_t>(bytes / static_cast<int64_t>(size_of(dtype)) / g.size(), 1);
-    whole_buffer = arena.allocate(dtype, n * g.size(), MemoryCategory::Workspace);
-    piece_buffer =
-        arena.allocate(dtype, operation == Operation::AllToAll ? n * g.size() : n, MemoryCategory::Workspace);
-    whole = whole_buffer.view(dtype, {n * g.size()});
-    piece = piece_buffer.view(dtype, {operation == Operation::AllToAll ? n * g.size() : n});
-    device.fill(whole, 0);
-    device.fill(piece, 0);
-    device.synchronize();
-  }
-  void call() const {
-    switch (operation) {
-      case Operation::AllReduce:
-        return group->all_reduce(whole, ReduceOp::Sum).wait();
-      case Operation::Reduce:
-        return group->reduce(whole, ReduceOp::Sum, 0).wait();
-      case Operation::AllGather:
-        return group->all_gather(piece, whole).wait();
-      case Operation::ReduceScatter:
-        return group->reduce_scatter(whole, piece, ReduceOp::Sum).wait();
-      case Operation::Broadcast:
-        return group->broadcast(whole, 0).wait();
-      case Operation::AllToAll:
-        return group->all_to_all(whole, piece).wait();
-      default:
-        return group->barrier();
-    }
-  }
-};
-
 struct Measuring {
   comm::MpiSession& session;
   const TimingOptions& timing;
@@ -90,7 +52,6 @@ std::vector<int64_t> sizes(int64_t most) {
 void measure_groups(const Measuring& m, int size, const std::vector<DType>& dtypes, std::vector<CollectivePoint>& out) {
   comm::ProcessGrid grid(m.session, grid_of(comm::Axis::Tensor, size, m.session.size()));
   Arena arena(grid.memory());
-  const auto device = kernels::make_cpu_device({1});
   const int nodes = nodes_of_group(grid, comm::Axis::Tensor);
   for (const DType dtype : dtypes) {
     std::vector<Operation> operations{Operation::AllReduce, Operation::AllGather, Operation::ReduceScatter};
@@ -102,12 +63,13 @@ void measure_groups(const Measuring& m, int size, const std::vector<DType>& dtyp
       std::vector<std::unique_ptr<Exchange>> exchanges;
       std::vector<std::function<void()>> calls;
       for (const int64_t bytes : sizes(m.most_bytes)) {
-        exchanges.push_back(std::make_unique<Exchange>(operation, dtype, bytes, grid.tensor(), arena, *device));
-        calls.push_back([one = exchanges.back().get()] { one->call(); });
+        exchanges.push_back(std::make_unique<Exchange>(grid.tensor(), arena, operation, ReduceOp::Sum, dtype, bytes));
+        const Place place = has_in_place(operation) && operation != Operation::AllGather ? Place::In : Place::OutOf;
+        calls.push_back([one = exchanges.back().get(), place] { one->call(place); });
       }
       const std::vector<Statistics> times = time_cases(calls, m.timing, &grid.world());
       for (size_t i = 0; i < times.size(); ++i) {
-        out.push_back({operation, size, nodes, exchanges[i]->whole.bytes(), times[i].median_s, dtype});
+        out.push_back({operation, size, nodes, exchanges[i]->size_bytes(), times[i].median_s, dtype});
       }
     }
   }
@@ -150,9 +112,8 @@ Constant measure_queue(const Measuring& m, const std::vector<CollectivePoint>& p
   const int world = m.session.size();
   comm::ProcessGrid grid(m.session, grid_of(comm::Axis::Data, world, world));
   Arena arena(grid.memory());
-  const auto device = kernels::make_cpu_device({1});
-  const Exchange one(Operation::AllReduce, DType::Float32, kLeastBytes, grid.data(), arena, *device);
-  const double queued = time_cases({[&one] { one.call(); }}, m.timing, &grid.world())[0].median_s;
+  Exchange one(grid.data(), arena, Operation::AllReduce, ReduceOp::Sum, DType::Float32, kLeastBytes);
+  const double queued = time_cases({[&one] { one.call(Place::In); }}, m.timing, &grid.world())[0].median_s;
   double direct = queued;
   for (const CollectivePoint& p : points) {
     if (p.operation == Operation::AllReduce && p.ranks == world && p.dtype == DType::Float32 &&

@@ -3,23 +3,35 @@
 . "$(dirname "$0")/expect.sh"
 ranks() { "$mpiexec" -n "$@"; }
 
-# Every algorithm and operation: no wrong element, and the bytes of all ranks are those of the formulas.
-ranks 4 "$triax" bench coll --ops all_reduce,reduce_scatter,all_gather --fake-nodes 2 --turns 1 --calls 2 \
+# Every algorithm and operation, in and out of place: no wrong element, and the bytes of all ranks are those of the formulas.
+ranks 4 "$triax" bench coll --ops all_reduce,reduce_scatter,all_gather --fake-nodes 2 --turns 1 -n 2 -w 0 \
   --algorithm default,direct,library,ring,halving-doubling,tree,double-tree,hierarchical \
-  --min-bytes 4000 --max-bytes 256K --step-factor 64 --dtype bf16 --format csv >all.csv || fault 'bench coll'
-[ "$(wc -l <all.csv)" -eq 49 ] || fault "$(wc -l <all.csv) lines, not 48 and a header"
-awk -F, 'NR > 1 && $11 != 0 { print; bad = 1 } END { exit bad }' all.csv || fault 'elements are wrong'
-# size, inside and across in columns 3, 13, 14: 2 nodes of 2 ranks.
-awk -F, 'NR > 1 && $5 == "all_reduce" && $6 ~ /^(ring|halving|tree|double|hier)/ && $13 + $14 != 6 * $3 { print; bad = 1 }
-  NR > 1 && $5 != "all_reduce" && $6 ~ /^(ring|halving|hier)/ && $13 + $14 != 3 * $3 { print; bad = 1 }
-  NR > 1 && $5 == "all_reduce" && $6 == "hierarchical" && ($13 != 4 * $3 || $14 != 2 * $3) { print; bad = 1 }
-  NR > 1 && $6 == "library" && $12 != "true" { print; bad = 1 } END { exit bad }' all.csv || fault 'bytes differ from the formulas'
+  -b 4000 -e 256K -f 64 -d bfloat16 --format csv >all.csv || fault 'bench coll'
+[ "$(wc -l <all.csv)" -eq 97 ] || fault "$(wc -l <all.csv) lines, not 96 and a header"
+awk -F, 'NR > 1 && $18 != 0 { print; bad = 1 } END { exit bad }' all.csv || fault 'elements are wrong'
+# size in column 4, inside and across in 20 and 21: 2 nodes of 2 ranks.
+awk -F, 'NR > 1 && $8 == "all_reduce" && $9 ~ /^(ring|halving|tree|double|hier)/ && $20 + $21 != 6 * $4 { print; bad = 1 }
+  NR > 1 && $8 != "all_reduce" && $9 ~ /^(ring|halving|hier)/ && $20 + $21 != 3 * $4 { print; bad = 1 }
+  NR > 1 && $8 == "all_reduce" && $9 == "hierarchical" && ($20 != 4 * $4 || $21 != 2 * $4) { print; bad = 1 }
+  NR > 1 && $9 == "library" && $19 != "true" { print; bad = 1 } END { exit bad }' all.csv || fault 'bytes differ from the formulas'
+# The table has nccl-tests' columns: 13 of them, then ours; all_to_all and sendrecv have no in-place half.
+ranks 4 "$triax" bench coll --ops broadcast,reduce,all_to_all,sendrecv -b 4K -e 4K --turns 1 -n 2 --algorithm default,ring \
+  --split mod:2 >table.txt || fault 'bench coll --split'
+grep -v '^#' table.txt | awk '$1 != 4096 || $9 != 0 || $3 != "float" || ($13 == "N/A") != (NR > 4) { print; bad = 1 }
+  END { exit bad || NR != 8 }' || fault "table: $(cat table.txt)"
+grep -qF '# Out of bounds values : 0 OK' table.txt || fault 'no summary'
+expect 0 'tp     all_reduce          2' ranks 4 "$triax" bench coll --groups tp,dp --tensor-model-parallel-size 2 -b 4K -e 4K -n 2
+expect 2 '--groups pp: this group has one rank' ranks 2 "$triax" bench coll --groups pp
+expect 2 'all ranks are on one host, which would measure its memory' ranks 2 "$triax" bench coll --nodes 2
+expect 2 '--split leaves a group of one rank' ranks 2 "$triax" bench coll --split div:1
+expect 2 '--split or:1: must be mod:N, div:N' ranks 2 "$triax" bench coll --split or:1
+expect 2 '--op prod: must be one of sum, max, min' ranks 2 "$triax" bench coll -o prod
 expect 0 '"algorithm": "ring"' ranks 2 "$triax" bench coll --algorithm ring --max-bytes 4K --turns 1 --format json
 expect 0 'converted' ranks 2 "$triax" bench coll --max-bytes 1K --turns 9 --turns 1 --memory heap
 expect 2 "there is no algorithm 'rings'" ranks 2 "$triax" bench coll --algorithm rings
 expect 2 'sums in an order of its own' ranks 2 "$triax" bench coll --algorithm library --fixed-reduction-order
 expect 2 'must stand on one node' ranks 2 "$triax" bench coll --algorithm shared-memory --fake-nodes 2
-expect 2 '--min-bytes 4: 2 ranks need at least one element each; use 8' ranks 2 "$triax" bench coll --min-bytes 4
+expect 2 '--minbytes 4: 2 ranks need at least one element each; use 8' ranks 2 "$triax" bench coll --ops all_gather --min-bytes 4
 expect 2 'use mpiexec -n 2 or more' "$triax" bench coll
 expect 2 'unknown measurement' "$triax" bench link
 expect 0 'all_reduce' "$triax" bench coll --help
