@@ -12,6 +12,7 @@ int ckpt_command(const std::vector<std::string>& args);
 int data_command(const std::vector<std::string>& args);
 int mem_command(const std::vector<std::string>& args);
 int options_command(const std::vector<std::string>& args);
+int plan_command(const std::vector<std::string>& args);
 int program_command(const std::vector<std::string>& args);
 int sample_command(const std::vector<std::string>& args);
 int sweep_command(const std::vector<std::string>& args);

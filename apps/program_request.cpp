@@ -265,6 +265,14 @@ void write_file(const std::string& path, const std::string& text) {
   file.commit();
 }
 
+void write_result(const std::string& path, const std::string& text) {
+  if (path.empty()) {
+    fmt::print("{}", text);
+  } else {
+    write_file(path, text);
+  }
+}
+
 std::string read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;

@@ -48,6 +48,8 @@ void read_request(const std::vector<std::string>& args, ProgramRequest& request)
 int terminal_width();
 /// Writes a whole file; throws RunTimeError with path and reason.
 void write_file(const std::string& path, const std::string& text);
+/// To the file, or to stdout where `path` is empty.
+void write_result(const std::string& path, const std::string& text);
 /// Reads a whole file; throws RunTimeError with path and reason.
 std::string read_file(const std::string& path);
 

@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# `triax plan` as a user runs it: plan.sh TRIAX SOURCE. Answers, formats, emitted files that run, trials, faults.
+. "$(dirname "$0")/expect.sh"
+
+plan() { "$triax" plan "$@"; }
+llama=(--model llama2-13b --hw a100 --global-batch-size 64)
+
+expect 0 'usage: triax plan' plan --help
+expect 0 'simulated op by op' plan --describe
+expect 0 'published, unmeasured' plan --list-hw
+expect 2 '--hw is not given' plan --model t0
+expect 2 'did you mean a100-80gb?' plan --model t0 --hw a100-80g --gpus 8 --global-batch-size 8
+expect 2 'needs a model' plan --hw a100 --gpus 8
+expect 2 '--global-batch-size is not given' plan --model llama2-7b --hw a100 --gpus 8
+expect 2 '--gpus is not given' plan "${llama[@]}"
+expect 2 'must be 8, 8,16 or 8..64' plan "${llama[@]}" --gpus 8..4
+expect 2 'must be of gpipe, 1f1b' plan "${llama[@]}" --gpus 8 --schedules fast
+expect 2 'above 0 and at most 1' plan "${llama[@]}" --gpus 8 --max-mem 1.2
+
+expect 0 'why: communication against computing' plan "${llama[@]}" --gpus 16
+expect 0 'other values' plan "${llama[@]}" --gpus 16
+expect 3 'devices hold it' plan "${llama[@]}" --gpus 1
+# An option of the run fixes its axis, a list restricts it.
+plan "${llama[@]}" --gpus 16 --tensor-model-parallel-size 4 --zero 1 --format csv --top 50 >fixed.csv || fault "csv"
+awk -F, 'NR > 1 && ($3 != 4 || $8 != 1) { exit 1 }' fixed.csv || fault "a fixed axis moved"
+[ "$(wc -l <fixed.csv)" -gt 2 ] || fault "nothing but a header"
+# The same question, the same bytes.
+plan "${llama[@]}" --gpus 16 --format json >a.json && plan "${llama[@]}" --gpus 16 --format json >b.json
+cmp -s a.json b.json || fault "two answers to one question"
+plan "${llama[@]}" --gpus 16..64 --format csv >range.csv || fault "range"
+[ "$(tail -n +2 range.csv | cut -d, -f1 | tr '\n' ' ')" = "16 32 64 " ] || fault "range.csv: $(cat range.csv)"
+
+# What is emitted runs, as it was planned: two ranks of this machine.
+tiny=(--model t1 --hw rtx4090 --gpus 2 --global-batch-size 8 --fp64)
+expect 0 'mean error' plan "${tiny[@]}" --emit out --try 2 --launcher "$mpiexec -n {ranks}"
+bash -n out/run.slurm || fault "run.slurm does not parse"
+grep -q '^#SBATCH --ntasks-per-node=2$' out/run.slurm || fault "run.slurm: tasks"
+[ -s out/try-1/run/metrics.jsonl ] || fault "the trial left no metrics"
+first=$(sed -n 's/^# \(.*\): predicted step .*/\1/p' out/run.cfg)
+grep -qF "\"layout\": \"$first\"" out/plan.json || fault "run.cfg holds $first, plan.json does not"
+expect 0 '' "$mpiexec" -n 2 "$triax" train --config out/run.cfg --mock-data --train-iters 2 --run-dir again
+exit $((faults > 0))
