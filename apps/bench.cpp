@@ -22,6 +22,14 @@ struct Measurement {
 const std::vector<Measurement>& measurements() {
   static const std::vector<Measurement> kAll{
       {"coll", "collectives over all ranks, by size and algorithm", bench_coll, nullptr},
+      {"gemm", "matrix products at the shapes of a model and layout, or squares", bench_gemm, nullptr},
+      {"attention", "attention, forward and backward, with and without dropout", bench_attention, nullptr},
+      {"norm", "norms, residual sums and dropout", bench_norm, nullptr},
+      {"adam", "AdamW, SGD and the sum of squares of the gradient norm", bench_adam, nullptr},
+      {"copy", "memory: copy, add, fill, scale", bench_copy, nullptr},
+      {"overlap", "how much a GEMM and an all_reduce slow each other", bench_overlap, nullptr},
+      {"io", "checkpoints: write and read", bench_io, nullptr},
+      {"topo", "cores, caches, ranks and devices: who is near whom", bench_topo, nullptr},
       {"all", "everything that the cost model reads, into hw.json", bench_all, nullptr},
   };
   return kAll;

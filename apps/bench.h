@@ -9,6 +9,14 @@
 namespace triax::apps {
 
 int bench_coll(const std::vector<std::string>& args, comm::MpiSession& session);
+int bench_gemm(const std::vector<std::string>& args, comm::MpiSession& session);
+int bench_attention(const std::vector<std::string>& args, comm::MpiSession& session);
+int bench_norm(const std::vector<std::string>& args, comm::MpiSession& session);
+int bench_adam(const std::vector<std::string>& args, comm::MpiSession& session);
+int bench_copy(const std::vector<std::string>& args, comm::MpiSession& session);
+int bench_overlap(const std::vector<std::string>& args, comm::MpiSession& session);
+int bench_io(const std::vector<std::string>& args, comm::MpiSession& session);
+int bench_topo(const std::vector<std::string>& args, comm::MpiSession& session);
 int bench_all(const std::vector<std::string>& args, comm::MpiSession& session);
 
 }  // namespace triax::apps

@@ -3,11 +3,9 @@
 
 #include <algorithm>
 #include <fstream>
-#include <sstream>
 
 #include "apps/bench.h"
-#include "apps/entry_makers.h"
-#include "apps/program_request.h"
+#include "apps/bench_request.h"
 #include "base/error.h"
 #include "bench/measure_machine.h"
 #include "io/options/options.h"
@@ -34,21 +32,6 @@ std::string take_budget(const std::string& text, double& seconds) {
   }
   seconds = *value * unit;
   return {};
-}
-
-std::string take_dtypes(const std::string& text, std::vector<DType>& dtypes) {
-  dtypes.clear();
-  std::istringstream words(text);
-  for (std::string word; std::getline(words, word, ',');) {
-    bool known = false;
-    for (const DType dtype : {DType::Float64, DType::Float32, DType::BFloat16, DType::Float16}) {
-      if (word != name_of(dtype)) continue;
-      known = true;
-      dtypes.push_back(dtype);
-    }
-    if (!known) return "must be a list of fp64, fp32, bf16, fp16, such as fp32,bf16";
-  }
-  return dtypes.empty() ? "must name at least one of fp64, fp32, bf16, fp16" : "";
 }
 
 std::vector<io::OptionEntry> entries(AllRequest& request) {

@@ -18,9 +18,6 @@ constexpr double kDropout = 0.1;
 
 bool is_attention(const std::string& kernel) { return kernel.rfind("attention", 0) == 0; }
 
-/// Positions of an attention kernel's rows.
-int64_t positions_of(const KernelPoint& p) { return std::llround(std::sqrt(static_cast<double>(p.rows))); }
-
 DType state_of(DType dtype) { return dtype == DType::Float64 ? DType::Float64 : DType::Float32; }
 
 /// What a call is made of. Roles of operands are numbered as they are taken.
@@ -302,6 +299,8 @@ std::function<void()> kernel_call(Operands& operands, const KernelPoint& shape, 
   }
   throw ConfigError(fmt::format("there is no kernel '{}'", shape.kernel));
 }
+
+int64_t positions_of(const KernelPoint& shape) { return std::llround(std::sqrt(static_cast<double>(shape.rows))); }
 
 int64_t heads_of_call(const KernelPoint& shape) {
   if (!is_attention(shape.kernel)) return 1;

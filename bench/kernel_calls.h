@@ -21,6 +21,9 @@ std::function<void()> gemm_call(Operands& operands, const GemmPoint& shape);
 /// ConfigError for a name that is not known.
 std::function<void()> kernel_call(Operands& operands, const KernelPoint& shape, int64_t heads);
 
+/// Length of the sequence of an attention kernel.
+int64_t positions_of(const KernelPoint& shape);
+
 /// Heads that one call of an attention kernel runs, so that it takes about as long as in training; 1 for all others.
 int64_t heads_of_call(const KernelPoint& shape);
 

@@ -36,7 +36,8 @@ std::string Verdict::text() const {
 
 Peak copy_peak(Operands& operands, comm::Communicator& group) {
   const KernelPoint copy{"copy", DType::Float32, 1, int64_t{4} << 20, 0};
-  const Statistics time = time_cases({kernel_call(operands, copy, 1)}, {.rounds = 3, .sample_s = 1e-3, .most_calls = 10}, &group)[0];
+  const Statistics time =
+      time_cases({kernel_call(operands, copy, 1)}, {.rounds = 3, .sample_s = 1e-3, .most_calls = 10}, &group)[0];
   return {bytes_of(copy) / 2 / time.median_s, "memory copy"};
 }
 
@@ -94,6 +95,7 @@ Verdict verdict_of(const GemmPoint& point, const Machine& machine, int threads, 
   if (bytes_of(point) > 0 && flops_of(point) / bytes_of(point) < 16) {
     v.causes.push_back(fmt::format("{:.0f} FLOP per byte: memory decides", flops_of(point) / bytes_of(point)));
   }
+  if (point.accumulate) v.causes.push_back("C is read and written besides the product");
   if (width == 2 && !machine.bf16) v.causes.push_back("no 16-bit instructions: computed in fp32");
   if (threads > machine.allowed) v.causes.push_back(fmt::format("{} threads on {} cores", threads, machine.allowed));
   add_unsteady(v, cv);
@@ -112,7 +114,11 @@ Verdict verdict_of(const KernelPoint& point, const Machine& machine, int threads
     v.of = "memory copy";
     v.share = memory_per_s > 0 ? bytes_of(point) / point.time_s / memory_per_s : 0;
     if (v.share < kGood && bytes_of(point) < 1 << 16) v.causes.push_back("small: the call costs as much");
-    if (v.share < kGood && bytes_of(point) >= 1 << 16) v.causes.push_back("arithmetic decides, not memory");
+    if (v.share < kGood && bytes_of(point) >= 1 << 16) {
+      v.causes.push_back(point.cols * point.rows < 1 << 20
+                             ? "arithmetic decides, not memory"
+                             : "beyond the caches: lines are read before they are written");
+    }
   }
   if (v.share < kGood) add_unsteady(v, cv);
   return v;

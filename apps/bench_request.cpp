@@ -1,0 +1,58 @@
+#include "apps/bench_request.h"
+
+#include <sstream>
+
+namespace triax::apps {
+
+std::string take_dtypes(const std::string& text, std::vector<DType>& dtypes) {
+  dtypes.clear();
+  std::istringstream words(text);
+  for (std::string word; std::getline(words, word, ',');) {
+    bool known = false;
+    for (const DType dtype : {DType::Float64, DType::Float32, DType::BFloat16, DType::Float16}) {
+      if (word != name_of(dtype)) continue;
+      known = true;
+      dtypes.push_back(dtype);
+    }
+    if (!known) return "must be a list of fp64, fp32, bf16, fp16, such as fp32,bf16";
+  }
+  return dtypes.empty() ? "must name at least one of fp64, fp32, bf16, fp16" : "";
+}
+
+std::string take_bytes(const std::string& text, int64_t& bytes) {
+  constexpr const char* kRule = "must be a number of bytes such as 1000, 256K or 64M";
+  std::string number = text;
+  int shift = 0;
+  if (!number.empty()) {
+    const char unit = number.back();
+    shift = unit == 'K' ? 10 : unit == 'M' ? 20 : unit == 'G' ? 30 : 0;
+    if (shift > 0) number.pop_back();
+  }
+  const std::optional<int64_t> value = io::parse_integer(number);
+  if (!value || *value < 1 || *value > (int64_t{1} << 30)) return kRule;
+  bytes = *value << shift;
+  return {};
+}
+
+KernelRequest parse_kernels(const std::string& what, const std::vector<std::string>& args,
+                            const std::vector<io::OptionEntry>& extra) {
+  KernelRequest request;
+  std::vector<io::OptionEntry> entries{
+      text_entry("dtypes", "LIST", "element types (default: the run's precision)",
+                 [&](const std::string& text) { return take_dtypes(text, request.dtypes); }),
+      count_entry("rounds", "of all cases, in random order, that count (default 5)", 1, request.rounds),
+      format_entry(request.format)};
+  entries.insert(entries.end(), extra.begin(), extra.end());
+  const io::ParsedOptions parsed = io::parse_options(args, entries);
+  if (parsed.help) {
+    request.help = io::help_text(fmt::format("mpiexec -n RANKS triax bench {} [--model NAME] [--dtypes fp32,bf16] "
+                                             "[--tensor-model-parallel-size T] [--format table|json|csv]",
+                                             what),
+                                 entries);
+  }
+  request.options = parsed.options;
+  if (request.dtypes.empty()) request.dtypes = {io::compute_dtype(request.options.control.precision)};
+  return request;
+}
+
+}  // namespace triax::apps

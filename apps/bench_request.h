@@ -1,0 +1,33 @@
+// What the measurements of `triax bench` are asked beside the options of a model and a layout.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "apps/entry_makers.h"
+#include "io/options/options.h"
+
+namespace triax::apps {
+
+struct KernelRequest {
+  io::RunOptions options;
+  std::vector<DType> dtypes;
+  Format format = Format::Table;
+  int64_t rounds = 5;
+  std::string help;  ///< not empty: to be printed, nothing else is asked
+
+  bool has_model() const { return options.model.num_layers > 0; }
+  int64_t micro_batch() const { return options.batch.micro_batch_size > 0 ? options.batch.micro_batch_size : 1; }
+};
+
+/// "--dtypes fp32,bf16": returns a fault, empty when fine.
+std::string take_dtypes(const std::string& text, std::vector<DType>& dtypes);
+/// "256K" with K, M, G powers of 1024; a fault, empty when fine.
+std::string take_bytes(const std::string& text, int64_t& bytes);
+
+/// Options of `triax bench WHAT`: those of the table, --dtypes (default: the run's precision), --rounds, --format, and
+/// `extra`. Throws ConfigError.
+KernelRequest parse_kernels(const std::string& what, const std::vector<std::string>& args,
+                            const std::vector<io::OptionEntry>& extra = {});
+
+}  // namespace triax::apps
