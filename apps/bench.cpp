@@ -31,6 +31,8 @@ const std::vector<Measurement>& measurements() {
       {"io", "checkpoints: write and read", bench_io, nullptr},
       {"topo", "cores, caches, ranks and devices: who is near whom", bench_topo, nullptr},
       {"all", "everything that the cost model reads, into hw.json", bench_all, nullptr},
+      {"import", "results of the nccl-tests into hw.json", nullptr, bench_import},
+      {"compare", "two hw.json files or presets, number by number", nullptr, bench_compare},
   };
   return kAll;
 }

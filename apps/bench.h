@@ -19,4 +19,8 @@ int bench_io(const std::vector<std::string>& args, comm::MpiSession& session);
 int bench_topo(const std::vector<std::string>& args, comm::MpiSession& session);
 int bench_all(const std::vector<std::string>& args, comm::MpiSession& session);
 
+/// Without MPI.
+int bench_import(const std::vector<std::string>& args);
+int bench_compare(const std::vector<std::string>& args);
+
 }  // namespace triax::apps

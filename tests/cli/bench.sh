@@ -37,6 +37,35 @@ expect 2 'unknown measurement' "$triax" bench link
 expect 0 'all_reduce' "$triax" bench coll --help
 expect 0 'hw.json' "$triax" bench --help
 
+# Kernels at a model's shapes, checkpoints, near and far.
+"$triax" bench gemm --model t0 --tensor-model-parallel-size 2 --dtypes fp32 --rounds 1 --format csv >gemm.csv || fault 'bench gemm'
+[ "$(grep -c fp32 gemm.csv)" -eq 15 ] || fault "gemm.csv: $(cat gemm.csv)"
+grep -q '^fc1,TN 32 x 128 x 64,' gemm.csv || fault "no fc1 of t0 over two ranks: $(cat gemm.csv)"
+for what in attention norm; do
+  expect 0 'fp32' "$triax" bench $what --model t0 --dtypes fp32 --rounds 1
+done
+expect 0 'memory copy' "$triax" bench copy --dtypes fp32 --rounds 1
+expect 2 'must divide 4 heads' "$triax" bench gemm --model t0 --tensor-model-parallel-size 3
+expect 0 'all_reduce_slowdown' ranks 2 "$triax" bench overlap --rounds 1 --gemm-size 64 --format csv
+expect 0 '"write_gbps"' ranks 2 "$triax" bench io --bytes 64K --rounds 1 --format json
+[ -z "$(ls -d triax-bench-io-* 2>/dev/null)" ] || fault 'bench io left its directory'
+expect 0 'rank 1' ranks 2 "$triax" bench topo
+
+# hw.json: written, compared with itself, and filled from nccl-tests' text.
+ranks 2 "$triax" bench all --budget 5s --dtypes fp32 --out a.json >all.txt 2>&1 || fault "bench all: $(cat all.txt)"
+expect 0 'gemm fp32 TN' "$triax" bench compare a.json a.json
+"$triax" bench compare a.json a.json --format csv |
+  awk -F, 'NR > 1 && $2 != 0 && $4 != 1 { print; bad = 1 } END { exit bad }' || fault 'a file differs from itself'
+expect 0 'all_reduce fp32 of 2 ranks on 1 node(s)' "$triax" bench compare a.json selene
+ranks 2 "$triax" bench coll -b 4K -e 64K -f 16 --turns 1 -n 2 --algorithm default >coll.txt
+expect 0 'c.json: 2 points of 1 file(s), 2 collectives in all' "$triax" bench import coll.txt --out c.json
+ranks 2 "$triax" bench coll -b 4K -e 64K -f 16 --turns 1 -n 2 --ops all_gather --format json >coll.json
+expect 0 'd.json: 2 points of 1 file(s), 4 collectives in all' "$triax" bench import coll.json --base c.json --out d.json
+expect 2 'holds no result line' "$triax" bench import all.txt
+expect 2 'takes two descriptions, not 1' "$triax" bench compare a.json
+expect 2 'one rank measures no link' "$triax" bench all
+expect 2 'must be a time from 5s' ranks 2 "$triax" bench all --budget 1s
+
 # The options of a run.
 train=("$triax" train --config "$2/configs/parity-t1.cfg" --train-iters 2)
 expect 2 "there is no group 'dq'" "${train[@]}" --collective-algorithm dq=ring
