@@ -14,6 +14,7 @@ int mem_command(const std::vector<std::string>& args);
 int options_command(const std::vector<std::string>& args);
 int plan_command(const std::vector<std::string>& args);
 int program_command(const std::vector<std::string>& args);
+int report_command(const std::vector<std::string>& args);
 int sample_command(const std::vector<std::string>& args);
 int sweep_command(const std::vector<std::string>& args);
 int topo_command(const std::vector<std::string>& args);

@@ -37,7 +37,7 @@ constexpr Command kCommands[] = {
     {"options", "every option; --markdown writes docs/from-megatron.md", options_command},
     {"sim", "", nullptr},
     {"sweep", "grids of runs and built-in ablations, with tables and figures", sweep_command},
-    {"report", "", nullptr},
+    {"report", "one HTML page of a run, or of several side by side", report_command},
     {"doctor", "", nullptr},
 };
 
