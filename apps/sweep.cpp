@@ -9,6 +9,7 @@
 #include "apps/program_request.h"
 #include "apps/sweep_request.h"
 #include "base/error.h"
+#include "plan/ablation/ablation.h"
 #include "plan/sweep/environment.h"
 #include "plan/sweep/results.h"
 #include "plan/sweep/submit.h"
@@ -119,24 +120,82 @@ int exit_code_of(const plan::SweepRun& run) {
   return static_cast<int>(all(plan::PointState::Infeasible) ? ExitCode::Infeasible : ExitCode::RunTime);
 }
 
-void write_results(const SweepRequest& r, const plan::SweepRun& run, const std::vector<std::string>& args) {
+/// The head of every file that this command writes.
+std::vector<std::string> file_head(const SweepRequest& r, const std::vector<std::string>& args) {
+  if (r.csv_plain) return {};
   std::vector<std::string> words = {"triax", "sweep"};
   words.insert(words.end(), args.begin(), args.end());
-  std::vector<std::string> head;
-  if (!r.csv_plain) head = plan::provenance(words);
-  const std::vector<plan::SweepRow> rows = plan::rows_of(run.records);
+  return plan::provenance(words);
+}
+
+void say_figure(const io::FigureFiles& files) {
+  spdlog::info("figure {}", fmt::join(files.paths, " "));
+  if (!files.missing.empty()) spdlog::info("no .svg and .pdf: {}", files.missing);
+}
+
+void write_tables(const SweepRequest& r, const plan::SweepRun& run, const std::vector<plan::SweepRow>& rows,
+                  const std::vector<std::string>& head) {
   write_file(r.out + "/results.csv", plan::rows_csv(rows, head));
   write_file(r.out + "/runs.csv", plan::runs_csv(run.records, head));
   if (r.format == Format::Table) fmt::print("{}", plan::rows_table(rows));
   if (r.format == Format::Csv) fmt::print("{}", plan::rows_csv(rows, head));
   if (r.format == Format::Json) fmt::print("{}", plan::rows_json(rows));
+  spdlog::info("results {0}/results.csv {0}/runs.csv", r.out);
+}
+
+void write_results(const SweepRequest& r, const plan::SweepRun& run, const std::vector<std::string>& args) {
+  const std::vector<std::string> head = file_head(r, args);
+  const std::vector<plan::SweepRow> rows = plan::rows_of(run.records);
+  write_tables(r, run, rows, head);
   const char* usual = r.mode == plan::SweepMode::Real ? "tokens_per_s" : "bubble_fraction";
   if (const auto figure = plan::figure_of(rows, r.x, r.y.empty() ? usual : r.y)) {
-    const io::FigureFiles files = io::write_figure(r.out, *figure, head);
-    spdlog::info("figure {}", fmt::join(files.paths, " "));
-    if (!files.missing.empty()) spdlog::info("no .svg and .pdf: {}", files.missing);
+    say_figure(io::write_figure(r.out, *figure, head));
   }
-  spdlog::info("results {0}/results.csv {0}/runs.csv", r.out);
+}
+
+plan::SweepRun run_said(const std::vector<plan::Point>& points, const plan::RunnerOptions& options) {
+  const auto say = [&points](size_t i, const plan::Point& point, const plan::PointRecord& record) {
+    spdlog::info("[{}/{}] {} r{}: {}{} ({:.1f} s)", i + 1, points.size(), plan::text_of(point.request.settings),
+                 point.request.repeat, plan::name_of(record.state),
+                 record.reason.empty() ? "" : fmt::format(": {}", record.reason), record.wall_s);
+  };
+  const plan::SweepRun run = plan::run_points(points, options, say);
+  if (run.interrupted) spdlog::info("stopped; the same command does what is missing");
+  return run;
+}
+
+/// The figures of a built-in experiment and what they show, also in result.txt.
+void conclude(const SweepRequest& r, const plan::Ablation& ablation, const plan::AblationData& data,
+              const std::vector<std::string>& head) {
+  const plan::AblationResult result = ablation.conclude(data);
+  for (const io::Figure& figure : result.figures) say_figure(io::write_figure(r.out, figure, head));
+  for (const io::HeatMap& map : result.maps) say_figure(io::write_figure(r.out, map, head));
+  std::string text = fmt::format("{}: {}\ntheory: {}\n", ablation.name, ablation.question, ablation.theory);
+  for (const std::string& line : result.lines) text += line + "\n";
+  write_file(r.out + "/result.txt", text);
+  if (r.format == Format::Table) fmt::print("\n{}", text);
+}
+
+int run_ablation(SweepRequest& r, const std::vector<std::string>& args) {
+  const plan::Ablation& ablation = plan::ablation_named(r.ablation);
+  if (!r.axes.empty()) throw ConfigError(fmt::format("--ablation {}: has its own axes; leave --grid out", r.ablation));
+  if (r.submit || r.only_point >= 0) {
+    throw ConfigError(fmt::format("--ablation {}: runs in this allocation, not as an array", r.ablation));
+  }
+  if (r.out.empty()) r.out = fmt::format("sweeps/{}", ablation.name);
+  std::vector<plan::Point> points;
+  for (plan::PointRequest request : ablation.points()) {
+    request.arguments.insert(request.arguments.end(), r.base.begin(), r.base.end());
+    for (request.repeat = 1; request.repeat <= r.repeats; ++request.repeat) points.push_back(plan::make_point(request));
+  }
+  const plan::RunnerOptions options = r.runner_options();
+  if (r.dry_run) return list_points(points, options), 0;
+  const plan::SweepRun run = run_said(points, options);
+  if (run.interrupted) return exit_code_of(run);
+  const std::vector<std::string> head = file_head(r, args);
+  write_tables(r, run, plan::rows_of(run.records), head);
+  conclude(r, ablation, plan::AblationData(points, run.records), head);
+  return exit_code_of(run);
 }
 
 int run_grid(SweepRequest& r, const std::vector<std::string>& args) {
@@ -151,14 +210,8 @@ int run_grid(SweepRequest& r, const std::vector<std::string>& args) {
     throw ConfigError(fmt::format("--only-point {}: must be from 0 to {}", r.only_point, points.size() - 1));
   }
   if (r.only_point >= 0) points = {points[static_cast<size_t>(r.only_point)]};
-  const plan::SweepRun run =
-      plan::run_points(points, options, [&](size_t i, const plan::Point& point, const plan::PointRecord& record) {
-        spdlog::info("[{}/{}] {} r{}: {}{} ({:.1f} s)", i + 1, points.size(), plan::text_of(point.request.settings),
-                     point.request.repeat, plan::name_of(record.state),
-                     record.reason.empty() ? "" : fmt::format(": {}", record.reason), record.wall_s);
-      });
+  const plan::SweepRun run = run_said(points, options);
   if (r.only_point < 0) write_results(r, run, args);
-  if (run.interrupted) spdlog::info("stopped; the same command does what is missing");
   return exit_code_of(run);
 }
 
@@ -173,7 +226,8 @@ int sweep_command(const std::vector<std::string>& args) {
     return args.empty() ? static_cast<int>(ExitCode::Usage) : 0;
   }
   if (request.describe) return fmt::print("{}", kDescription), 0;
-  return run_grid(request, args);
+  if (request.list_ablations) return fmt::print("{}", plan::list_ablations()), 0;
+  return request.ablation.empty() ? run_grid(request, args) : run_ablation(request, args);
 }
 
 }  // namespace triax::apps

@@ -24,8 +24,8 @@ std::string lines_of(const std::map<comm::Ledger::Key, comm::LedgerEntry>& entri
   std::string text;
   for (const auto& [key, e] : entries) {
     const std::string name = labelled ? "tp " + key.first : key.first + " -";
-    fmt::format_to(std::back_inserter(text), "{} {} {} {} {} {} {} {}\n", name, static_cast<int>(key.second), e.calls,
-                   e.payload_bytes, e.sent_bytes, e.busy_s, e.exposed_s, e.converted_calls);
+    fmt::format_to(std::back_inserter(text), "{} {} {} {} {} {} {} {} {}\n", name, static_cast<int>(key.second), e.calls,
+                   e.payload_bytes, e.sent_bytes, e.busy_s, e.exposed_s, e.converted_calls, e.counted.across);
   }
   return text;
 }
@@ -72,7 +72,7 @@ std::vector<CommunicationRow> rows_of(const std::string& text, double ranks) {
   int op = 0;
   double converted = 0;
   while (in >> one.group >> one.kind >> op >> one.calls >> one.payload_bytes >> one.sent_bytes >> one.busy_s >>
-         one.exposed_s >> converted) {
+         one.exposed_s >> converted >> one.across_bytes) {
     if (op < 0 || op >= kOperations) break;
     if (one.kind == "-") one.kind.clear();
     CommunicationRow& row = rows[{rank_of(one.group), one.group, one.kind, op}];
@@ -84,6 +84,7 @@ std::vector<CommunicationRow> rows_of(const std::string& text, double ranks) {
     row.sent_bytes += one.sent_bytes / ranks;
     row.busy_s += one.busy_s / ranks;
     row.exposed_s += one.exposed_s / ranks;
+    row.across_bytes += one.across_bytes / ranks;
     row.converted = row.converted || converted > 0;
   }
   std::vector<CommunicationRow> list;
@@ -145,6 +146,7 @@ std::string communication_json(const std::vector<CommunicationRow>& rows, int64_
                     {"calls", r.calls / n},
                     {"payload_bytes", r.payload_bytes / n},
                     {"sent_bytes", r.sent_bytes / n},
+                    {"across_bytes", r.across_bytes / n},
                     {"busy_ms", r.busy_s / n * 1e3},
                     {"exposed_ms", r.exposed_s / n * 1e3},
                     {"converted", r.converted}});

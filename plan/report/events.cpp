@@ -86,6 +86,16 @@ void add_steps(const RunData& run, std::vector<RunEvent>& events) {
   }
 }
 
+/// Who was at fault, by the flight recorder.
+void add_failure(const RunData& run, std::vector<RunEvent>& events) {
+  std::ifstream file(run.directory + "/flight/failure.json");
+  if (!file) return;
+  const Json json = Json::parse(file, nullptr, false);
+  if (!json.is_object()) return;
+  const double last = run.last("iteration");
+  events.push_back({std::isfinite(last) ? last : 0, fmt::format("at fault: {}", json.value("reason", "")), true});
+}
+
 void add_end(const RunData& run, std::vector<RunEvent>& events) {
   const double at = run.last("iteration");
   const double last = std::isfinite(at) ? at : 0;
@@ -134,6 +144,7 @@ std::vector<RunEvent> events_of(const RunData& run) {
   add_replaced(run, events);
   add_steps(run, events);
   add_logged(run, events);
+  add_failure(run, events);
   add_end(run, events);
   std::stable_sort(events.begin(), events.end(),
                    [](const RunEvent& a, const RunEvent& b) { return a.iteration < b.iteration; });

@@ -36,6 +36,7 @@ void take_communication(const Json& summary, Metrics& metrics) {
     const std::string group = row.value("group", ""), kind = row.value("kind", "");
     const std::string name = kind.empty() ? group : group + "_" + kind;
     metrics[name + "_sent_bytes"] += row.value("sent_bytes", 0.0);
+    metrics[name + "_across_bytes"] += row.value("across_bytes", 0.0);
     metrics[name + "_exposed_ms"] += row.value("exposed_ms", 0.0);
   }
 }

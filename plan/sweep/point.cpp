@@ -98,6 +98,7 @@ void resolve_ranks(Point& point) {
     parsed = io::parse_options(point.arguments);
   }
   io::resolve(parsed.options, point.ranks);
+  point.resolved = parsed.options;
 }
 
 }  // namespace
@@ -127,7 +128,7 @@ std::vector<std::string> with_settings(std::vector<std::string> base, const std:
 }
 
 Point make_point(const PointRequest& request) {
-  Point point{request, {}, {}, 1, with_settings(request.arguments, request.settings)};
+  Point point{request, {}, {}, 1, {}, with_settings(request.arguments, request.settings)};
   std::vector<std::string> identity = point.arguments;
   identity.emplace_back(name_of(request.mode));
   point.name = fmt::format("{}-{:08x}-r{}", slug(request.settings), hash_of(identity) & 0xffffffffu, request.repeat);

@@ -1,9 +1,11 @@
 // One point of a sweep: its arguments, the ranks it needs, its name, the command that runs it.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "io/run_options.h"
 #include "plan/sweep/grid.h"
 
 namespace triax::plan {
@@ -27,7 +29,8 @@ struct Point {
   std::string name;     ///< of its directory: settings, a hash of all arguments, the repeat; the same on every call
   std::string refusal;  ///< of the options, empty: none
   int ranks = 1;
-  std::vector<std::string> arguments;  ///< of the subcommand, without the run directory
+  std::optional<io::RunOptions> resolved;  ///< real and virtual points that are not refused
+  std::vector<std::string> arguments;      ///< of the subcommand, without the run directory
 };
 
 /// The same validation as train's (io::resolve). Throws nothing for a point: refusals are rows.

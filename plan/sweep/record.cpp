@@ -46,6 +46,8 @@ Fault fault_in(const std::string& path) {
       if (!fault.out_of_memory) fault.line = line;
       fault.out_of_memory = true;
     }
+    // The flight recorder's verdict says more than what the other ranks saw.
+    if (line.starts_with("at fault: ") && !fault.out_of_memory) fault.line = line;
     if (fault.line.empty() && (line.starts_with("triax: ") || line.starts_with("rank "))) fault.line = line;
     if (!is_epilogue(line)) last = line;
   }

@@ -10,8 +10,6 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/version.h"
@@ -66,13 +64,8 @@ PointRecord new_record(const Point& point) {
   return record;
 }
 
-/// The run itself may have ended well although nobody wrote it down.
-bool finished_alone(const std::string& directory) {
-  std::ifstream file(directory + "/summary.json");
-  if (!file) return false;
-  const auto json = nlohmann::json::parse(file, nullptr, false);
-  return json.is_object() && json.value("ended", "") == "finished";
-}
+/// The run itself may have ended well although nobody wrote it down: the marker is a run's last act.
+bool finished_alone(const std::string& directory) { return fs::exists(directory + "/completed"); }
 
 class Runner {
  public:

@@ -1,0 +1,99 @@
+// Below which link speed does compressing gradients pay?
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "plan/ablation/common.h"
+
+namespace triax::plan {
+namespace {
+
+struct Method {
+  const char* name;
+  std::vector<std::string> more;
+};
+std::vector<Method> methods() {
+  return {{"none", {}},
+          {"bf16", {}},
+          {"int8", {}},
+          {"powersgd", {"--grad-compression-rank", "4"}},
+          {"topk", {"--grad-compression-density", "0.01"}}};
+}
+
+std::vector<Setting> settings_of(const std::string& name) { return {{"grad-compression", name}}; }
+
+std::vector<PointRequest> points() {
+  std::vector<PointRequest> all;
+  for (const Method& method : methods()) {
+    std::vector<std::string> more = {"--data-parallel-size", "2", "--micro-batch-size", "4"};
+    more.insert(more.end(), method.more.begin(), method.more.end());
+    all.push_back(real_point(settings_of(method.name), more));
+  }
+  return all;
+}
+
+/// What a step takes besides waiting for messages.
+double busy_ms(const AblationRow& one) { return one.row.mean("step_ms") - one.row.mean("exposed_comm_ms"); }
+
+/// GB/s of a rank's link at which both take as long, nothing hidden: busy_0 + S_0/B = busy_c + S_c/B, so
+/// B = (S_0 - S_c) / (busy_c - busy_0). Below it compression pays; infinity where it costs no time.
+double break_even(const AblationRow& none, const AblationRow& one) {
+  const double saved = none.row.mean("dp_sent_bytes") - one.row.mean("dp_sent_bytes");
+  const double cost_ms = busy_ms(one) - busy_ms(none);
+  if (saved <= 0) return 0;
+  return cost_ms > 0 ? saved * 1e-6 / cost_ms : INFINITY;
+}
+
+AblationResult conclude(const AblationData& data) {
+  AblationResult result;
+  io::Figure figure{.name = "compression",
+                    .title = "Gradient compression: step time over the speed of the link",
+                    .x_label = "GB/s of a rank's link",
+                    .y_label = "step time in ms, nothing hidden",
+                    .x_scale = io::Scale::Log10,
+                    .y_scale = io::Scale::Log10};
+  const AblationRow* none = data.find(settings_of("none"));
+  std::string list;
+  int colour = 0;
+  for (const Method& method : methods()) {
+    const AblationRow* one = data.find(settings_of(method.name));
+    if (one == nullptr || none == nullptr || one->row.done == 0 || none->row.done == 0) continue;
+    io::Series line{.label = method.name, .look = io::SeriesLook::Formula, .colour = colour};
+    for (double speed = 0.01; speed <= 20; speed *= 1.2) {
+      line.x.push_back(speed);
+      line.y.push_back(busy_ms(*one) + one->row.mean("dp_sent_bytes") * 1e-6 / speed);
+    }
+    figure.series.push_back(std::move(line));
+    const double speed = break_even(*none, *one);
+    if (one != none) {
+      list += fmt::format("{}{}: {} instead of {}, {:+.1f} ms, pays {}", list.empty() ? "" : "; ", method.name,
+                          mb_text(one->row.mean("dp_sent_bytes")), mb_text(none->row.mean("dp_sent_bytes")),
+                          busy_ms(*one) - busy_ms(*none),
+                          std::isinf(speed) ? std::string("at any speed") : fmt::format("below {:.3g} GB/s", speed));
+      if (std::isfinite(speed) && speed > 0.01 && speed < 20) {
+        io::Series mark{
+            .label = fmt::format("{} breaks even", method.name), .look = io::SeriesLook::Points, .colour = colour};
+        mark.x = {speed};
+        mark.y = {busy_ms(*one) + one->row.mean("dp_sent_bytes") * 1e-6 / speed};
+        figure.series.push_back(std::move(mark));
+      }
+    }
+    ++colour;
+  }
+  result.lines = {
+      list + ".",
+      "Lines: measured time without waiting, plus measured bytes over the link's speed. Time of small models on "
+      "noisy cores varies by some ms: repeat with --repeats 5."};
+  figure.notes = result.lines;
+  result.figures = {figure};
+  return result;
+}
+
+}  // namespace
+
+Ablation compression_ablation() {
+  return {"compression", "below which link speed does compressing gradients pay?",
+          "B = (S_0 - S_c) / (T_c - T_0): bytes saved over time paid", points, conclude};
+}
+
+}  // namespace triax::plan
