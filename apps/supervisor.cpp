@@ -15,7 +15,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <string>
 #include <thread>
@@ -150,9 +149,7 @@ class Supervisor {
     std::this_thread::sleep_for(kSettle);
     const FlightHeader& h = header();
     std::string text;
-    if (file_ != nullptr) {
-      text = io::claim_failure_report(std::filesystem::path(h.path.data()).parent_path().parent_path().string());
-    }
+    if (file_ != nullptr) text = io::claim_failure_report(run_directory_of(h));
     const bool reports = file_ == nullptr || !text.empty();
     const std::string where = h.unguarded_since_ns.load() != 0 ? fmt::format(" in {}", h.unguarded.data()) : "";
     fmt::print(stderr, "{} {}{}{}\n{}", who(), reason, where,

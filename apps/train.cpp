@@ -49,16 +49,17 @@ constexpr std::chrono::milliseconds kSettle(300);
 /// The rank that waited first may only wait for one that itself waits.
 constexpr std::chrono::milliseconds kSettleLost(1000);
 
-/// The run's objects are alive here: unwinding them would wait for peers that wait for this rank. `directory`: of the
-/// run; empty while there is none.
-[[noreturn]] void abort_job(comm::MpiSession& session, const RankName& name, const std::string& directory,
-                            const std::exception& error, std::chrono::milliseconds settle) {
-  const bool lost = settle == kSettleLost;
+/// The run's objects are alive here: unwinding them would wait for peers that wait for this rank.
+[[noreturn]] void abort_job(comm::MpiSession& session, const RankName& name, FlightRecorder& flight, FailureKind kind,
+                            const std::exception& error) {
+  flight.set_failure(kind, error.what());
+  const std::string directory = run_directory_of(flight.header());
+  const bool lost = kind == FailureKind::PeerLost && !directory.empty();
   // When all ranks fail alike, rank 0 says it and ends the job before the others repeat it.
-  if (session.rank() != 0 && !lost) std::this_thread::sleep_for(settle);
+  if (session.rank() != 0 && !lost) std::this_thread::sleep_for(kSettle);
   fmt::print(stderr, "{}: {}\n", full_name(session, name), error.what());
   std::fflush(stderr);
-  if (session.rank() == 0 || lost) std::this_thread::sleep_for(settle);
+  if (session.rank() == 0 || lost) std::this_thread::sleep_for(lost ? kSettleLost : kSettle);
   if (!directory.empty()) fmt::print(stderr, "{}", io::claim_failure_report(directory));
   session.abort(static_cast<int>(ExitCode::RunTime));
 }
@@ -72,7 +73,6 @@ int run_on_ranks(comm::MpiSession& session, RankName& name, train::RunRequest& r
   FlightRecorder& flight = *request.flight;
   // Alive until the job ends: unwinding its objects would wait for peers that wait for this rank.
   std::unique_ptr<train::TrainingRun> run;
-  const auto directory = [&] { return run ? run->directory() : std::string(); };
   try {
     run = std::make_unique<train::TrainingRun>(session, request, std::move(facts));
     name.place = run->place();
@@ -80,14 +80,11 @@ int run_on_ranks(comm::MpiSession& session, RankName& name, train::RunRequest& r
   } catch (const ConfigError&) {
     throw;
   } catch (const comm::PeerLost& error) {
-    flight.set_failure(FailureKind::PeerLost, error.what());
-    abort_job(session, name, directory(), error, kSettleLost);
+    abort_job(session, name, flight, FailureKind::PeerLost, error);
   } catch (const ToldError& error) {
-    flight.set_failure(FailureKind::Told, error.what());
-    abort_job(session, name, directory(), error, kSettle);
+    abort_job(session, name, flight, FailureKind::Told, error);
   } catch (const std::exception& error) {
-    flight.set_failure(FailureKind::Own, error.what());
-    abort_job(session, name, directory(), error, kSettle);
+    abort_job(session, name, flight, FailureKind::Own, error);
   }
 }
 

@@ -82,5 +82,7 @@ inline constexpr size_t kFlightFileBytes = kFlightHeaderBytes + sizeof(FlightRec
 /// "RUN_DIR/flight" and the file of a rank in it.
 std::string flight_directory(const std::string& run_directory);
 std::string flight_path(const std::string& run_directory, int rank);
+/// The run directory of a rank's file; empty while it has none.
+std::string run_directory_of(const FlightHeader& header);
 
 }  // namespace triax

@@ -62,6 +62,10 @@ std::string flight_path(const std::string& run_directory, int rank) {
   return fmt::format("{}/rank-{:05}.flight", flight_directory(run_directory), rank);
 }
 
+std::string run_directory_of(const FlightHeader& header) {
+  return std::filesystem::path(header.path.data()).parent_path().parent_path().string();
+}
+
 FlightRecorder::FlightRecorder() {
   memory_ = ::mmap(nullptr, kFlightFileBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory_ == MAP_FAILED) throw std::bad_alloc();

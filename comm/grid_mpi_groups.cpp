@@ -15,6 +15,7 @@
 namespace triax::comm {
 namespace {
 
+constexpr double kRollCallGrace_s = 2;
 constexpr int kSpins = 2000;  // 10 to 20 us
 
 /// What every rank tells all others at the start.
@@ -31,7 +32,9 @@ class MpiGroups final : public GroupFactory {
       : GroupFactory(options, session.rank(), ledger), session_(&session) {
     world_ = {"world", world_rank_, {}, {}, options.timeout_s, &progress_};
     for (int r = 0; r < session.size(); ++r) world_.world_ranks.push_back(r);
-    world_.hosts.assign(static_cast<size_t>(session.size()), session.host());
+    world_.hosts.assign(static_cast<size_t>(session.size()), "a host not known yet");
+    world_.hosts[static_cast<size_t>(session.rank())] = session.host();
+    call_the_roll();
     if (options.shared_memory && session.local_size() > 1) {
       host_memory_ = std::make_unique<HostMemory>(session.local_rank(), session.local_size());
     }
@@ -91,6 +94,36 @@ class MpiGroups final : public GroupFactory {
     TRIAX_MPI(MPI_Iallgather(&mine, sizeof(T), MPI_BYTE, all.data(), sizeof(T), MPI_BYTE, MPI_COMM_WORLD, &request));
     wait_all({&request, 1}, {}, world_, Operation::AllGather, 0);
     return all;
+  }
+
+  /// A rank that is missing at the start is named: rank 0 hears from each, then answers each. The first collective
+  /// could only say that somebody is missing.
+  void call_the_roll() {
+    constexpr int kTag = 1;
+    const int size = session_->size();
+    std::vector<MPI_Request> requests;
+    std::vector<int> peers;
+    GroupInfo group = world_;
+    const auto meet = [&](Operation op) {
+      for (const int peer : peers) {
+        requests.push_back(MPI_REQUEST_NULL);
+        TRIAX_MPI(op == Operation::Recv
+                      ? MPI_Irecv(nullptr, 0, MPI_BYTE, peer, kTag, MPI_COMM_WORLD, &requests.back())
+                      : MPI_Isend(nullptr, 0, MPI_BYTE, peer, kTag, MPI_COMM_WORLD, &requests.back()));
+      }
+      wait_all(requests, peers, group, op, 0);
+      requests.clear();
+    };
+    if (world_rank_ == 0) {
+      for (int r = 1; r < size; ++r) peers.push_back(r);
+      meet(Operation::Recv);
+      meet(Operation::Send);
+    } else {
+      peers.push_back(0);
+      group.timeout_s += kRollCallGrace_s;  // rank 0 names the missing one first
+      meet(Operation::Send);
+      meet(Operation::Recv);
+    }
   }
 
   Facts own_facts() const {

@@ -129,6 +129,10 @@ struct RunControl {
   double exit_duration_min = 0;
   double distributed_timeout_min = 10;
   bool supervisor = true;  ///< each rank is the child of a small process that records how it ends
+  bool log_straggler = true;
+  double straggler_factor = 1.5;  ///< own time over the median of the peers from which a rank is named
+  bool check_spiky_loss = false;
+  double spiky_loss_factor = 10;
   bool log_throughput = true;
   bool tensorboard = true;
   std::string tensorboard_dir;

@@ -80,13 +80,14 @@ int64_t staging_bytes(const std::vector<io::Piece>& pieces) {
 }
 
 Checkpointing::Checkpointing(const io::RunOptions& options, io::WeightsHeader tokenizer, Trainer& trainer,
-                             comm::ProcessGrid& grid, kernels::Device& device, Arena& arena)
+                             comm::ProcessGrid& grid, kernels::Device& device, Arena& arena, RunFault* fault)
     : options_(options),
       tokenizer_(std::move(tokenizer)),
       trainer_(&trainer),
       grid_(&grid),
       device_(&device),
-      fault_(make_save_fault(options.control.inject, grid.world_rank())) {
+      fault_(make_save_fault(options.control.inject, grid.world_rank())),
+      run_fault_(fault) {
   if (!in_background()) return;
   const int64_t bytes = staging_bytes(pieces_to_save(trainer, grid, with_optimizer()));
   staging_ = arena.allocate(static_cast<size_t>(bytes), MemoryCategory::Staging);
@@ -151,6 +152,7 @@ LoadRequest Checkpointing::agree_on_checkpoint() {
 std::string Checkpointing::load_or_initialize() {
   const LoadRequest request = agree_on_checkpoint();
   if (request.mode == LoadMode::Fresh) {
+    if (run_fault_ != nullptr) run_fault_->at(FaultPhase::Load, 0);
     trainer_->initialize();
     return {};
   }
@@ -162,6 +164,7 @@ std::string Checkpointing::load_or_initialize() {
   int64_t missing = 0;  // of the compression's state
   const Stopwatch watch;
   run_collectively(grid_->world(), TakePart::Yes, [&] {
+    if (run_fault_ != nullptr) run_fault_->at(FaultPhase::Load, 0);
     if (options_.control.verify_integrity) {
       io::verify_share(request.path, grid_->world_rank(), grid_->world().size());
     }
@@ -253,6 +256,12 @@ std::string Checkpointing::save(const RunState& run, const std::string& why) {
   job.writer = choose_writers(grid_->nodes(), control.ckpt_writers_per_node);
   job.retention = retention_of(control);
   job.hook = fault_;
+  if (run_fault_ != nullptr && *run_fault_) {
+    job.hook = [this, hook = fault_, iteration = progress.iteration](io::SavePoint point) {
+      if (hook) hook(point);
+      if (point == io::SavePoint::HalfWritten) run_fault_->at(FaultPhase::Save, iteration);
+    };
+  }
   saved_at_ = progress.iteration;
   if (in_background()) {
     stage(job.pieces);

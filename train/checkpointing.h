@@ -31,9 +31,10 @@ int64_t staging_bytes(const std::vector<io::Piece>& pieces);
 
 class Checkpointing {
  public:
-  /// `tokenizer`: hash and options go into every checkpoint. With --async-save takes its staging memory now.
+  /// `fault`: on purpose, in loading and saving, or null; must outlive this. `tokenizer`: hash and options go into
+  /// every checkpoint. With --async-save takes its staging memory now.
   Checkpointing(const io::RunOptions& options, io::WeightsHeader tokenizer, Trainer& trainer, comm::ProcessGrid& grid,
-                kernels::Device& device, Arena& arena);
+                kernels::Device& device, Arena& arena, RunFault* fault = nullptr);
   ~Checkpointing();
   Checkpointing(const Checkpointing&) = delete;
   Checkpointing& operator=(const Checkpointing&) = delete;
@@ -71,6 +72,7 @@ class Checkpointing {
   comm::ProcessGrid* grid_;
   kernels::Device* device_;
   io::SaveHook fault_;
+  RunFault* run_fault_;
   std::optional<io::DirectoryLock> lock_;
   Buffer staging_;
   std::future<void> running_;

@@ -68,6 +68,7 @@ ExecutionTimes Executor::run(StageWork& work) {
     times_[i].start_s = now_s() - start_s;
     const FlightRecorder::Entry entry = entry_of(op, i);
     if (flight_ != nullptr) flight_->begin(entry);
+    if (before_) before_(op);
     try {
       execute(op, work);
     } catch (const comm::PeerLost& lost) {

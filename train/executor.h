@@ -4,7 +4,9 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/flight_recorder.h"
@@ -76,6 +78,8 @@ class Executor {
   void set_clock(parallel::VirtualClock* clock) { clock_ = clock; }
   /// From now on every run notes the beginning and end of each op there; null: nowhere.
   void set_flight(FlightRecorder* flight) { flight_ = flight; }
+  /// Called before each op; empty: nothing is. For faults on purpose.
+  void set_before(std::function<void(const parallel::Op&)> before) { before_ = std::move(before); }
   /// Op of the last run during which the arena's peak was last raised; -1: none.
   int peak_op() const { return peak_op_; }
 
@@ -112,6 +116,7 @@ class Executor {
   double start_s_ = 0;
   parallel::VirtualClock* clock_ = nullptr;
   FlightRecorder* flight_ = nullptr;
+  std::function<void(const parallel::Op&)> before_;
   std::vector<Buffer> activations_;  ///< [chunk, micro-batch]: received input or output to send of a forward
   std::vector<Buffer> gradients_;    ///< the same of a backward
   std::vector<OpTime> times_;

@@ -12,6 +12,7 @@
 #include "kernels/null_device.h"
 #include "model/stage.h"
 #include "train/parameter_gather.h"
+#include "train/run_fault.h"
 #include "train/save_fault.h"
 
 namespace triax::train {
@@ -28,7 +29,7 @@ std::string delays_of(const std::string& inject) {
   std::string part;
   std::string delays;
   while (std::getline(parts, part, ',')) {
-    if (part.starts_with("skip-sync:") || is_save_fault(part)) continue;
+    if (part.starts_with("skip-sync:") || is_save_fault(part) || is_run_fault(part)) continue;
     delays += (delays.empty() ? "" : ",") + part;
   }
   return delays;

@@ -4,6 +4,9 @@
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
+#include <cstdlib>
+
+#include "base/version.h"
 #include "io/options/validate.h"
 #include "io/report/run_directory.h"
 #include "model/counts.h"
@@ -31,6 +34,18 @@ void say_header(const io::ParsedOptions& parsed, const Trainer& trainer, const c
   for (const std::string& note : parsed.notes) spdlog::info("{}", note);
   if (!o.inert.empty()) spdlog::info("accepted, without effect: {}", fmt::join(o.inert, " "));
   spdlog::info("run directory {}", directory);
+}
+
+io::RunFacts run_facts(const Trainer& trainer) {
+  const BuildInfo build = build_info();
+  io::RunFacts facts;
+  facts.version = build.version;
+  facts.commit = build.commit;
+  facts.compiler = build.compiler;
+  for (const auto& [name, value] : build_info_rows()) facts.libraries[name] = value;
+  if (const char* job = std::getenv("SLURM_JOB_ID"); job != nullptr) facts.slurm_job_id = job;
+  facts.program_hash = fmt::format("{:016x}", parallel::hash_of(trainer.program()));
+  return facts;
 }
 
 }  // namespace triax::train

@@ -23,6 +23,7 @@ struct RankReport {
   double receive_wait_s = 0;  ///< standing in pipeline receives
   double compute_end_s = 0;   ///< from the start of the step to the end of the last forward or backward
   double exposed_s = 0;       ///< standing in collectives and receives, all groups
+  double own_s = 0;           ///< the step's ops without exposed_s
   double data_wait_s = 0;
   double sent_bytes = 0;  ///< this step
   double live_bytes = 0, peak_bytes = 0;

@@ -137,6 +137,13 @@ void Trainer::build_clock() {
   executor_->set_clock(clock_.get());
 }
 
+void Trainer::set_fault(RunFault* fault) {
+  fault_ = fault;
+  if (fault != nullptr) {
+    executor_->set_before([this](const Op& op) { fault_->before(op, progress_.iteration + 1); });
+  }
+}
+
 OpTimes Trainer::op_times() {
   std::vector<parallel::OpTime> own;
   if (clock_) {
@@ -180,7 +187,9 @@ StepResult Trainer::train_step(const StepInput& input) {
   result.loss_scale = step_->loss_scale;
   result.skipped = step_->skip != 0;
   const RankReport mine = report(input, times);
+  if (fault_ != nullptr) fault_->at(FaultPhase::Report, step);
   const auto reports = during("report of step", step, [&] { return exchange_.exchange(mine); });
+  result.reports = reports;
   result.totals = combine(reports, grid_->shape().pipeline);
   if (!std::isfinite(result.totals.loss) && !result.skipped) fail_nonfinite(result.totals.loss);
   scaler_.update(result.skipped);
@@ -340,6 +349,7 @@ RankReport Trainer::report(const StepInput& input, const ExecutionTimes& times) 
   r.receive_wait_s = times.receive_wait_s;
   r.compute_end_s = times.compute_end_s;
   r.exposed_s = exposed_s() - exposed_before_;
+  r.own_s = std::max(0.0, times.end_s - r.exposed_s);
   r.data_wait_s = input.data_wait_s;
   r.sent_bytes = ledger.total_sent_bytes() - sent_bytes_before_;
   r.live_bytes = static_cast<double>(arena_->ledger().live_total);

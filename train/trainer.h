@@ -26,6 +26,7 @@
 #include "train/parameter_gather.h"
 #include "train/parameter_server.h"
 #include "train/pipeline_timing.h"
+#include "train/run_fault.h"
 #include "train/step_report.h"
 #include "train/unit_runner.h"
 
@@ -51,10 +52,11 @@ struct StepInput {
 
 struct StepResult {
   StepTotals totals;
-  double grad_norm = 0;      ///< of the mean loss, before clipping; not finite in a skipped step
-  double learning_rate = 0;  ///< used by this update
-  double loss_scale = 1;     ///< used by this step
-  bool skipped = false;      ///< overflow: weights, moments, counters as before
+  std::span<const RankReport> reports;  ///< of all ranks; valid until the next step
+  double grad_norm = 0;                 ///< of the mean loss, before clipping; not finite in a skipped step
+  double learning_rate = 0;             ///< used by this update
+  double loss_scale = 1;                ///< used by this step
+  bool skipped = false;                 ///< overflow: weights, moments, counters as before
 };
 
 class Trainer final : private StageWork {
@@ -66,6 +68,8 @@ class Trainer final : private StageWork {
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
+  /// A fault on purpose during training steps; null: none. It must outlive the trainer.
+  void set_fault(RunFault* fault);
   /// Weights from (seed, tensor name, global index).
   void initialize();
   /// One optimizer step over the global batch; collective. Throws RunTimeError for a loss or gradient that is not
@@ -183,6 +187,7 @@ class Trainer final : private StageWork {
   int64_t virtual_unit_ps_ = 0;
   std::unique_ptr<parallel::VirtualClock> clock_;
   parallel::StepTimes virtual_times_;
+  RunFault* fault_ = nullptr;
   std::vector<Handed> handed_;  ///< [step mod (S + 1)]
   ReportExchange exchange_;
   Progress progress_;

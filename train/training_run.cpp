@@ -13,7 +13,6 @@
 #include <numbers>
 
 #include "base/log.h"
-#include "base/version.h"
 #include "io/options/validate.h"
 #include "train/collective_task.h"
 #include "train/peak.h"
@@ -72,6 +71,7 @@ struct TrainingRun::Held {
 
 std::unique_ptr<TrainingRun::Held> TrainingRun::build() {
   const PhaseRecord phase(request_.flight, FlightPhase::Build);
+  fault_.at(FaultPhase::Start, 0);
   return std::make_unique<Held>(*session_, options(), request_.flight);
 }
 
@@ -79,12 +79,14 @@ TrainingRun::TrainingRun(comm::MpiSession& session, RunRequest request, DataFact
     : session_(&session),
       request_(std::move(request)),
       facts_(std::move(facts)),
+      fault_(options().control.inject, session.rank()),
       held_(build()) {
   check_same_program(held_->trainer.program(), held_->grid);
   open_directory();
   prepare_checkpoints();
   {
     const PhaseRecord phase(request_.flight, FlightPhase::Data);
+    fault_.at(FaultPhase::Data, 0);
     datasets_ = open_data(options(), directory_.path, held_->trainer.holds_tokens(), held_->grid);
     splits_ = splits_of(datasets_, held_->grid);
   }
@@ -114,10 +116,12 @@ void TrainingRun::open_directory() {
     directory_ = io::open_run_directory(options(), facts);
     io::set_records_aside(directory_);
   });
-  std::array<char, 4096> path{};
-  std::strncpy(path.data(), directory_.path.c_str(), path.size() - 1);
+  std::array<char, 4096> path{directory_.continued ? 'c' : 'n'};
+  std::strncpy(path.data() + 1, directory_.path.c_str(), path.size() - 2);
   held_->grid.world().broadcast(Tensor(path.data(), DType::UInt8, {static_cast<int64_t>(path.size())}), 0).wait();
-  directory_.path = path.data();
+  directory_ = {path.data() + 1, path[0] == 'c'};
+  if (directory_.continued) fault_.disarm();  // it has struck before
+  held_->trainer.set_fault(&fault_);
   start_recording();
 }
 
@@ -141,7 +145,7 @@ void TrainingRun::prepare_checkpoints() {
     if (!path->empty()) *path = std::filesystem::absolute(*path).string();
   }
   checkpoints_ = std::make_unique<Checkpointing>(options(), std::move(tokenizer), held_->trainer, held_->grid,
-                                                 *held_->device, held_->arena);
+                                                 *held_->device, held_->arena, &fault_);
   const PhaseRecord phase(request_.flight, FlightPhase::Load);
   say(checkpoints_->prepare());
   say(checkpoints_->load_or_initialize());
@@ -156,19 +160,17 @@ void TrainingRun::say(const std::string& text) const {
 void TrainingRun::start_reporter(double peak_tflops) {
   const std::vector<std::string> hosts = gather_hosts(session_->host(), held_->grid.world());
   maker_ = std::make_unique<RecordMaker>(options(), peak_tflops);
+  if (options().control.check_spiky_loss) loss_guard_.emplace(options().control.spiky_loss_factor);
   if (session_->rank() != 0) return;
-  const BuildInfo build = build_info();
-  io::RunFacts facts;
-  facts.version = build.version;
-  facts.commit = build.commit;
-  facts.compiler = build.compiler;
-  for (const auto& [name, value] : build_info_rows()) facts.libraries[name] = value;
+  const io::RunControl& control = options().control;
+  if (control.log_straggler && session_->size() > 1) {
+    stragglers_.emplace(options().parallel.grid, hosts, control.log_interval, control.straggler_factor);
+  }
+  io::RunFacts facts = run_facts(held_->trainer);
   facts.command_line = request_.command_line;
-  if (const char* job = std::getenv("SLURM_JOB_ID"); job != nullptr) facts.slurm_job_id = job;
-  facts.world_size = session_->size();
   facts.hosts = hosts;
+  facts.world_size = session_->size();
   facts.device = held_->device->name();
-  facts.program_hash = fmt::format("{:016x}", parallel::hash_of(held_->trainer.program()));
   facts.data_hash = facts_.data_hash;
   facts.tokenizer_hash = facts_.tokenizer_hash;
   facts.parameters = model::parameter_count(options().model);
@@ -231,6 +233,7 @@ void TrainingRun::step() {
   wished_ = result.totals.wishes;
   state_.learning_rate = result.learning_rate;
   checkpoints_->check();
+  watch(result);
   if (options().control.check_replicas) {
     trainer.gather_weights();
     // A parameter server alone keeps optimizer states up to date.
@@ -238,6 +241,19 @@ void TrainingRun::step() {
     check_replicas(trainer.store(), states, trainer.gradient_sync().plan(), held_->grid);
   }
   if (reporter_) reporter_->iteration(maker_->make(result, trainer.progress(), step_s));
+}
+
+void TrainingRun::watch(const StepResult& result) {
+  const int64_t iteration = held_->trainer.progress().iteration;
+  if (stragglers_) {
+    const std::string slow = stragglers_->add(iteration, result.reports);
+    if (!slow.empty()) spdlog::warn("{}", slow);
+  }
+  if (!loss_guard_ || result.skipped) return;
+  const std::string spike = loss_guard_->add(iteration, result.totals.loss);
+  if (spike.empty()) return;
+  if (session_->rank() != 0) throw ToldError(spike);  // all see the same loss
+  throw RunTimeError(spike);
 }
 
 Wishes TrainingRun::wishes() const {
@@ -354,6 +370,7 @@ void TrainingRun::save(const char* why) {
 
 ExitCode TrainingRun::finish(io::EndReason reason, ExitCode code) {
   const PhaseRecord phase(request_.flight, FlightPhase::Finish);
+  fault_.at(FaultPhase::Finish, 0);
   const StepCommunication& steps = held_->trainer.communication();
   say(checkpoints_->finish());
   held_->grid.world().barrier();

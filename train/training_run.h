@@ -11,8 +11,10 @@
 #include "train/batch_source.h"
 #include "train/checkpointing.h"
 #include "train/data_setup.h"
+#include "train/loss_guard.h"
 #include "train/run_reporter.h"
 #include "train/stop_signal.h"
+#include "train/straggler_watch.h"
 #include "train/trainer.h"
 
 namespace triax::train {
@@ -43,7 +45,6 @@ class TrainingRun {
   ExitCode run();
   /// "tp 1 pp 0 dp 1".
   std::string place() const;
-  const std::string& directory() const { return directory_.path; }
 
  private:
   struct Held;  // grid, device, arena, trainer: in the order of their lifetimes
@@ -59,6 +60,8 @@ class TrainingRun {
   ExitCode train();
   ExitCode evaluate_only();
   void step();
+  /// Names slow ranks; throws RunTimeError, on all ranks, for a loss that --check-for-spiky-loss refuses.
+  void watch(const StepResult& result);
   void evaluate(const char* split, BatchSource& source);
   void evaluate_if_due();
   void evaluate_at_end();
@@ -72,6 +75,7 @@ class TrainingRun {
   comm::MpiSession* session_;
   RunRequest request_;
   DataFacts facts_;
+  RunFault fault_;
   StopSignal signal_;
   Stopwatch since_start_;
   std::unique_ptr<Held> held_;
@@ -81,8 +85,10 @@ class TrainingRun {
   Splits splits_;
   std::unique_ptr<BatchSource> training_, validation_;
   std::unique_ptr<RecordMaker> maker_;
-  std::unique_ptr<RunReporter> reporter_;  // rank 0 only
-  std::vector<int32_t> token_bytes_;       // head's first tp rank only
+  std::unique_ptr<RunReporter> reporter_;     // rank 0 only
+  std::vector<int32_t> token_bytes_;          // head's first tp rank only
+  std::optional<StragglerWatch> stragglers_;  // rank 0 only
+  std::optional<LossGuard> loss_guard_;
   Stopwatch step_watch_;
   RunState state_;             // of steps and of evaluations at their interval
   int64_t evaluated_at_ = -1;  // iteration

@@ -90,7 +90,6 @@ std::vector<Row> logging_rows() {
       {"log-progress", Switch, Logging, "metrics.jsonl has the progress"},
       {"log-memory-interval", Value, Logging, "metrics.jsonl has memory of every iteration"},
       {"log-energy", Switch, Logging, kColumns},
-      {"log-straggler", Switch, Logging, kColumns},
       {"timing-log-level", Value, Logging, kTimers},
       {"timing-log-option", Value, Logging, kTimers},
       {"barrier-with-L1-time", Switch, Logging, kTimers},

@@ -90,6 +90,12 @@ std::vector<OptionEntry> logging_entries() {
       switch_option(
           "log-throughput", kGroup, [](auto& o) -> auto& { return o.control.log_throughput; },
           "TFLOP/s, tokens/s and MFU in the log line"),
+      switch_option(
+          "log-straggler", kGroup, [](auto& o) -> auto& { return o.control.log_straggler; },
+          "every --log-interval steps, name ranks that are slower than their peers"),
+      real_option(
+          "straggler-factor", kGroup, {1, 1000}, [](auto& o) -> auto& { return o.control.straggler_factor; },
+          "--log-straggler: own time over the median of the peers"),
       integer_option(
           "eval-interval", kGroup, {1}, [](auto& o) -> auto& { return o.control.eval_interval; },
           "iterations between evaluations"),
@@ -141,6 +147,12 @@ std::vector<OptionEntry> run_entries() {
       switch_option(
           "supervisor", kGroup, [](auto& o) -> auto& { return o.control.supervisor; },
           "each rank runs as the child of a small process that records how it ends (docs/faults.md)"),
+      switch_option(
+          "check-for-spiky-loss", kGroup, [](auto& o) -> auto& { return o.control.check_spiky_loss; },
+          "end the run at a loss of --spiky-loss-factor times the largest before it"),
+      real_option(
+          "spiky-loss-factor", kGroup, {1, 1e6}, [](auto& o) -> auto& { return o.control.spiky_loss_factor; },
+          "of --check-for-spiky-loss"),
       switch_option(
           "shared-memory", kGroup, [](auto& o) -> auto& { return o.control.shared_memory; },
           "ranks of one host communicate through shared memory"),
