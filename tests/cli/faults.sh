@@ -122,8 +122,8 @@ code=$?
 grep -q '^at fault: rank 1 .* waits for nobody: it has been in step 2 op .* B ' alone.err || fault "--no-supervisor: $(cat alone.err)"
 
 # A slow rank is named, and those that wait for it are not slower than it; a spike ends the run.
-launch dp4 slow --inject slow:1:100 --log-interval 3 || fault "slow:1:30: $(cat slow.err)"
-grep -q 'slower than their peers .* rank 1 (. slow.err || fault "no straggler: $(cat slow.err)"
+launch dp4 slow --inject slow:1:100 --log-interval 3 || fault "slow:1:100: $(cat slow.err)"
+grep -q 'slower than their peers .* rank 1 (' slow.err || fault "no straggler: $(cat slow.err)"
 launch dp4 quiet --inject slow:1:100 --log-interval 3 --no-log-straggler || fault "--no-log-straggler: $(cat quiet.err)"
 grep -q 'slower than' quiet.err && fault "--no-log-straggler names one"
 launch dp4 spike --lr 3 --check-for-spiky-loss --spiky-loss-factor 1.2
