@@ -47,21 +47,24 @@ std::vector<io::OptionEntry> entries(AllRequest& request) {
                      [&](const std::string& text) { return take_dtypes(text, request.bench.dtypes); })};
 }
 
-/// GEMMs of the model that the options name, if any, at its micro-batch and twice that.
-std::vector<bench::GemmPoint> own_shapes(const io::RunOptions& options, const std::vector<DType>& dtypes) {
-  std::vector<bench::GemmPoint> points;
-  if (options.model.num_layers == 0) return points;
-  for (const DType dtype : dtypes) {
-    for (const int64_t t : {int64_t{1}, int64_t{options.parallel.grid.tensor}}) {
-      for (const int64_t b : {options.batch.micro_batch_size, 2 * options.batch.micro_batch_size}) {
-        for (const bench::ModelGemm& gemm : bench::model_gemms(options.model, {t, std::max<int64_t>(b, 1), dtype})) {
-          points.push_back(gemm.shape);
-        }
+/// Shapes of the model that the options name, if any: its micro-batch and twice that, on one tp rank and on those
+/// given.
+void add_own_shapes(const io::RunOptions& options, bench::MachineBench& bench) {
+  if (options.model.num_layers == 0) return;
+  const int64_t micro_batch = std::max<int64_t>(options.batch.micro_batch_size, 1);
+  std::vector<int64_t> tensor_sizes{1};
+  if (options.parallel.grid.tensor > 1) tensor_sizes.push_back(options.parallel.grid.tensor);
+  for (const DType dtype : bench.dtypes) {
+    for (const int64_t t : tensor_sizes) {
+      for (const int64_t b : {micro_batch, 2 * micro_batch}) {
+        const bench::ShapeOptions shape{t, b, dtype};
+        for (const bench::ModelGemm& gemm : bench::model_gemms(options.model, shape))
+          bench.shapes.push_back(gemm.shape);
+        const std::vector<bench::KernelPoint> kernels = bench::model_kernels(options.model, shape);
+        bench.kernels.insert(bench.kernels.end(), kernels.begin(), kernels.end());
       }
-      if (options.parallel.grid.tensor == 1) break;
     }
   }
-  return points;
 }
 
 void write(const std::string& path, const std::string& text) {
@@ -87,7 +90,7 @@ int bench_all(const std::vector<std::string>& args, comm::MpiSession& session) {
   if (session.size() == 1) {
     throw ConfigError("bench all: one rank measures no link; use mpiexec -n 2 or more");
   }
-  request.bench.shapes = own_shapes(parsed.options, request.bench.dtypes);
+  add_own_shapes(parsed.options, request.bench);
   if (session.rank() == 0) {
     request.bench.say = [](const std::string& text) { fmt::print(stderr, "bench all: {}\n", text); };
   }

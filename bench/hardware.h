@@ -54,7 +54,8 @@ struct CollectivePoint {
 /// [s * s, d] for s positions, time of one head of one sample, causal: attention_forward, attention_backward; the same
 /// with dropout:
 ///   attention_dropout_forward, attention_dropout_backward.
-/// [1, n]: adamw (with the 16-bit copy unless fp32 or fp64), sgd, sum_of_squares, fill, copy, add, scale.
+/// [1, n]: adamw (with the 16-bit copy unless fp32 or fp64), sgd, sum_of_squares and fill of gradients (fp32, or fp64
+///   under fp64); copy, add, scale.
 struct KernelPoint {
   std::string kernel;
   DType dtype = DType::Float32;  ///< of activations; of adamw and sgd of the parameter

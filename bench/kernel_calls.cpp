@@ -162,11 +162,13 @@ Call flat(const Maker& m) {
   kernels::Device& d = m.device();
   const std::string& name = m.p.kernel;
   const auto run = [m](int role) { return m.cold(role).flat(); };
-  if (name == "fill") return [run, &d] { d.fill(run(0), 0.01); };
+  // A step zeroes its gradients and sums their squares: in the state type.
+  const auto gradient = [m] { return m.o.next(0, Reuse::Cold, state_of(m.p.dtype), 1, m.p.cols).flat(); };
+  if (name == "fill") return [gradient, &d] { d.fill(gradient(), 0.01); };
   if (name == "copy") return [run, &d] { d.copy(run(0), run(1)); };
   if (name == "add") return [run, &d] { d.add(run(0), run(1)); };
   if (name == "scale") return [run, &d] { d.scale(run(0), 1); };
-  return [m, run, &d] { d.sum_of_squares(run(0), m.vector(1, DType::Float64, 1)); };
+  return [m, gradient, &d] { d.sum_of_squares(gradient(), m.vector(1, DType::Float64, 1)); };
 }
 
 Call rotary(const Maker& m) {
@@ -249,8 +251,8 @@ Traffic traffic_of(const std::string& kernel) {
                                                        {"cross_entropy_backward", {2, 0}},
                                                        {"adamw", {0, 7}},
                                                        {"sgd", {0, 5}},
-                                                       {"sum_of_squares", {1, 0}},
-                                                       {"fill", {1, 0}},
+                                                       {"sum_of_squares", {0, 1}},
+                                                       {"fill", {0, 1}},
                                                        {"copy", {2, 0}},
                                                        {"add", {3, 0}},
                                                        {"scale", {2, 0}}};

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "bench/kernel_calls.h"
+#include "model/counts.h"
 
 namespace triax::bench {
 namespace {
@@ -60,12 +61,12 @@ void add_attention(std::vector<KernelPoint>& points, DType dtype, const std::vec
   add_kernels(points, dtype, names, rows, head_dims, int64_t{1} << 30);
 }
 
-/// `measure(batch)` for one batch after the other while there is time; points behind are dropped.
+/// `measure(batch)` for the first batch, and one after the other while there is time; points behind are dropped.
 template <class Point, class Measure>
 void in_batches(std::vector<Point>& points, const Budget& budget, Measure measure) {
   size_t done = 0;
   while (done < points.size()) {
-    if (!budget.leaves(std::min(kWorstBatch_s, budget.total_s() / 20))) break;
+    if (done > 0 && !budget.leaves(std::min(kWorstBatch_s, budget.total_s() / 20))) break;
     const size_t end = std::min(done + kBatch, points.size());
     measure(std::span<Point>(points).subspan(done, end - done));
     done = end;
@@ -149,6 +150,40 @@ std::vector<ModelGemm> model_gemms(const model::ModelConfig& model, const ShapeO
     for (const GemmPoint& point : points) all.push_back({name, point});
   }
   return all;
+}
+
+std::vector<KernelPoint> model_kernels(const model::ModelConfig& model, const ShapeOptions& options) {
+  const int64_t t = options.tensor_parallel;
+  const int64_t tokens = model.seq_length * options.micro_batch;
+  const int64_t kv = std::max<int64_t>(model.num_query_groups / t, 1) * model.kv_channels;
+  const int64_t q = model.query_size() / t, f = model.ffn_hidden_size / t;
+  const bool gated = model.activation == model::ActivationType::SwiGlu;
+  std::vector<KernelPoint> points;
+  const auto add = [&](const std::string& name, int64_t rows, int64_t cols) {
+    points.push_back({name, options.dtype, rows, cols, 0});
+  };
+  const auto both = [&](const std::string& name, int64_t rows, int64_t cols) {
+    add(name + "_forward", rows, cols);
+    add(name + "_backward", rows, cols);
+  };
+  both(model.norm == model::NormType::RMSNorm ? "rms_norm" : "layer_norm", tokens, model.hidden_size);
+  both(gated ? "swiglu" : "gelu", tokens, f);
+  const std::string residual = model.hidden_dropout > 0 ? "dropout" : "residual";
+  add(residual, tokens, model.hidden_size);
+  add(residual + "_backward", tokens, model.hidden_size);
+  both(model.attention_dropout > 0 ? "attention_dropout" : "attention", model.seq_length * model.seq_length,
+       model.kv_channels);
+  if (model.add_qkv_bias) add("bias_backward", tokens, q + 2 * kv);
+  if (model.add_bias_linear) add("bias_backward", tokens, gated ? 2 * f : f);
+  if (model.position == model::PositionType::Rope) add("rotary", tokens, q);
+  both("embedding", tokens, model.hidden_size);
+  add("cross_entropy", tokens, model.padded_vocab_size(t) / t);
+  add("cross_entropy_backward", tokens, model.padded_vocab_size(t) / t);
+  const int64_t parameters = std::min<int64_t>(model::parameter_count(model) / t, int64_t{1} << 27);
+  for (const int64_t n : {parameters, parameters / 2, parameters / 4}) {
+    for (const char* name : {"adamw", "sum_of_squares", "fill"}) add(name, 1, std::max<int64_t>(n, 1));
+  }
+  return points;
 }
 
 Budget::Budget(double seconds, comm::Communicator* group) : total_s_(seconds), start_s_(now_s()), group_(group) {}

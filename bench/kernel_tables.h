@@ -34,6 +34,10 @@ struct ModelGemm {
 /// beyond the KV heads are replicated as in training. ConfigError where tp does not divide the model.
 std::vector<ModelGemm> model_gemms(const model::ModelConfig& model, const ShapeOptions& options);
 
+/// The other kernels of a model on one tp rank: norms, residual sums, activation, attention, embedding, loss, and the
+/// optimizer over all, half and a quarter of the rank's parameters (ZeRO and pipeline stages).
+std::vector<KernelPoint> model_kernels(const model::ModelConfig& model, const ShapeOptions& options);
+
 /// Seconds since the start that all ranks agree on.
 class Budget {
  public:
@@ -48,7 +52,8 @@ class Budget {
   comm::Communicator* group_;
 };
 
-/// Fills time_s of as many points as the budget allows, a batch at a time in random order, and drops the rest.
+/// Fills time_s of as many points as the budget allows, a batch at a time in random order, and drops the rest. The
+/// first batch is always measured.
 void measure_gemms(Operands& operands, const TimingOptions& timing, const Budget& budget, comm::Communicator* group,
                    std::vector<GemmPoint>& points);
 void measure_kernels(Operands& operands, const TimingOptions& timing, const Budget& budget, comm::Communicator* group,

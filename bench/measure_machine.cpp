@@ -10,6 +10,7 @@
 #include "bench/machine.h"
 #include "bench/overlap.h"
 #include "bench/trainer_costs.h"
+#include "bench/verdict.h"
 #include "comm/process_grid.h"
 
 namespace triax::bench {
@@ -77,6 +78,7 @@ void summarise(Hardware& hw, DType dtype) {
   for (const auto& [name, kernel] : names) hw.kernels[name] = throughput(hw.kernel_points, dtype, kernel, bytes);
   hw.kernels["attention"] = throughput(hw.kernel_points, dtype, "attention_forward", flops);
   hw.kernels["attention_backward"] = throughput(hw.kernel_points, dtype, "attention_backward", flops);
+  std::erase_if(hw.kernels, [](const auto& entry) { return entry.second.per_s.value <= 0; });  // left out
   Throughput gemm{{0, Origin::Fitted, "bench all: best GEMM"}, {0, Origin::Fitted, "bench all: shortest GEMM"}};
   for (const GemmPoint& p : hw.gemms) {
     Constant& peak = hw.peak_flops.try_emplace(p.dtype, measured(0)).first->second;
@@ -85,14 +87,7 @@ void summarise(Hardware& hw, DType dtype) {
     gemm.per_s.value = peak.value;
     gemm.floor_s.value = gemm.floor_s.value == 0 ? p.time_s : std::min(gemm.floor_s.value, p.time_s);
   }
-  hw.kernels["gemm"] = gemm;
-  // Of the largest copy: the caches hold none of it.
-  int64_t most = 0;
-  for (const KernelPoint& p : hw.kernel_points) {
-    if (p.kernel != "copy" || p.dtype != dtype || p.cols < most) continue;
-    most = p.cols;
-    hw.memory_bytes_per_s = measured(bytes_of(p) / p.time_s);
-  }
+  if (gemm.per_s.value > 0) hw.kernels["gemm"] = gemm;
 }
 
 /// Time of a kernel with all ranks at work over its time with one rank at work.
@@ -117,21 +112,24 @@ void measure_tables(Bench& b, Hardware& hw) {
   const std::vector<DType>& dtypes = b.options.dtypes;
   comm::Communicator* world = &b.grid.world();
   std::vector<GemmPoint> own = b.options.shapes;
+  std::vector<KernelPoint> own_kernels = b.options.kernels;
   measure_gemms(b.operands, b.timing, b.budget, world, own);
+  measure_kernels(b.operands, b.timing, b.budget, world, own_kernels);
   // What one point may cost: a hundredth of the budget for its seven calls.
   const double peak = b.threads * core_peak_flops(b.machine, 4);
   std::vector<GemmPoint> plan = gemm_plan(dtypes, 0.5 * peak * b.budget.total_s() / 700);
   std::vector<KernelPoint> kernels = kernel_plan(dtypes);
-  const size_t planned = own.size() + plan.size() + kernels.size();
+  const size_t planned = b.options.shapes.size() + b.options.kernels.size() + plan.size() + kernels.size();
   // The coarse half of the kernels, which every prediction needs, comes before the many GEMMs.
-  const Budget most_kernels(0.45 * b.budget.total_s() + b.budget.elapsed_s() * 0.55, world);
+  const Budget most_kernels(0.45 * std::max(0.0, b.budget.total_s() - b.budget.elapsed_s()), world);
   measure_kernels(b.operands, b.timing, most_kernels, world, kernels);
   b.say(fmt::format("{} kernel sizes", kernels.size()));
   measure_gemms(b.operands, b.timing, b.budget, world, plan);
   b.say(fmt::format("{} GEMM shapes", plan.size() + own.size()));
   hw.gemms = std::move(own);
   hw.gemms.insert(hw.gemms.end(), plan.begin(), plan.end());
-  hw.kernel_points = std::move(kernels);
+  hw.kernel_points = std::move(own_kernels);
+  hw.kernel_points.insert(hw.kernel_points.end(), kernels.begin(), kernels.end());
   hw.environment["left_out"] = std::to_string(planned - hw.gemms.size() - hw.kernel_points.size());
 }
 
@@ -161,6 +159,7 @@ Hardware measure_machine(comm::MpiSession& session, const MachineBench& options)
   const OverlapRow overlap = measure_overlap(b.grid, b.operands, b.arena, first, 256, int64_t{8} << 20, 5);
   hw.links.front().contention = measured(1 - overlap.hidden());
   measure_sharing(b, first, hw);
+  hw.memory_bytes_per_s = measured(2 * copy_peak(b.operands, b.grid.world()).per_s);
   b.say("overlap and sharing");
   measure_tables(b, hw);
   summarise(hw, first);

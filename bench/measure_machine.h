@@ -15,6 +15,7 @@ struct MachineBench {
   std::string name = "here";
   double budget_s = 60;
   std::vector<DType> dtypes{DType::Float32, DType::BFloat16};
+  std::vector<KernelPoint> kernels;             ///< the same of the other kernels
   std::vector<GemmPoint> shapes;                ///< measured before those of the plan: a model's own
   int64_t most_bytes = int64_t{64} << 20;       ///< of a collective
   std::function<void(const std::string&)> say;  ///< progress; may be empty

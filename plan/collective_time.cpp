@@ -20,7 +20,7 @@ GroupPlace place_of(int ranks, int stride, int per_node, int world) {
   return place;
 }
 
-MeasuredCurve::MeasuredCurve(std::vector<std::pair<double, double>> points) {
+MeasuredCurve::MeasuredCurve(std::vector<std::pair<double, double>> points, Monotone monotone) {
   std::sort(points.begin(), points.end());
   for (const auto& [bytes, seconds] : points) {
     if (!bytes_.empty() && bytes_.back() == bytes) continue;
@@ -29,7 +29,7 @@ MeasuredCurve::MeasuredCurve(std::vector<std::pair<double, double>> points) {
   }
   // Time never falls with the size; bandwidth never falls either: a slower point is lifted to the bandwidth before it.
   for (size_t i = seconds_.size() - 1; i-- > 0;) seconds_[i] = std::min(seconds_[i], seconds_[i + 1]);
-  for (size_t i = 1; i < seconds_.size(); ++i) {
+  for (size_t i = 1; i < seconds_.size() && monotone == Monotone::Bandwidth; ++i) {
     seconds_[i] = std::min(seconds_[i], bytes_[i] * seconds_[i - 1] / bytes_[i - 1]);
   }
 }
@@ -74,7 +74,9 @@ CollectiveTimes::CollectiveTimes(const bench::Hardware& h) : devices_per_node_(s
   for (const bench::CollectivePoint& p : h.collectives) {
     points[{p.operation, p.ranks, p.nodes}].emplace_back(static_cast<double>(p.bytes), p.time_s);
   }
-  for (auto& [key, list] : points) measured_.emplace(key, MeasuredCurve(std::move(list)));
+  // Through a host's caches short messages are the faster ones per byte.
+  const Monotone monotone = h.device == "cpu" ? Monotone::Time : Monotone::Bandwidth;
+  for (auto& [key, list] : points) measured_.emplace(key, MeasuredCurve(std::move(list), monotone));
 }
 
 double CollectiveTimes::bandwidth(const GroupPlace& place) const {

@@ -22,13 +22,18 @@ struct GroupPlace {
 /// Ranks `stride` apart on nodes of `per_node` ranks, in a job of `world` ranks.
 GroupPlace place_of(int ranks, int stride, int per_node, int world);
 
+/// What is made monotone before interpolation. Bandwidth: a longer message is never slower per byte nor faster in all.
+/// Time: only never faster in all; what outgrows a cache is slower per byte.
+enum class Monotone { Bandwidth, Time };
+
 /// Time over bytes through measured points: between them bandwidth is interpolated over the logarithm of the size, made
-/// monotone first (a longer message is never slower per byte nor faster in all). Below the first point the time is its
-/// own, beyond the last one the bandwidth is that of the last two.
+/// monotone first. Below the first point the time is its own, beyond the last one the bandwidth is that of the last
+/// two.
 class MeasuredCurve {
  public:
   /// Points in any order; of equal sizes the shortest time counts.
-  explicit MeasuredCurve(std::vector<std::pair<double, double>> bytes_and_seconds);
+  explicit MeasuredCurve(std::vector<std::pair<double, double>> bytes_and_seconds,
+                         Monotone monotone = Monotone::Bandwidth);
   double time_s(double bytes) const;
   double last_bytes() const { return bytes_.back(); }
 

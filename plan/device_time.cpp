@@ -89,7 +89,7 @@ DeviceTimes::DeviceTimes(const bench::Hardware& h, DType dtype) : element_bytes_
       kernels[p.kernel].emplace_back(static_cast<double>(p.rows) * static_cast<double>(p.cols), p.time_s);
     }
   }
-  for (auto& [name, points] : kernels) kernels_.emplace(name, MeasuredCurve(std::move(points)));
+  for (auto& [name, points] : kernels) kernels_.emplace(name, MeasuredCurve(std::move(points), Monotone::Time));
 }
 
 double DeviceTimes::roofline_s(const GemmShape& g) const {

@@ -156,7 +156,9 @@ double gather_time(const Pricing& p, const StepShape& s, double parameters) {
 double optimizer_time(const Pricing& p, const StepShape& s, double parameters) {
   const double owned = s.zero >= 1 ? parameters / std::max(1, shard_place(p, s).ranks) : parameters;
   if (p.device.has_kernel("adamw")) {
-    return p.device.kernel_s("adamw", 1, owned) + p.device.kernel_s("sum_of_squares", 1, owned);
+    // Below ZeRO 2 a step zeroes its gradients; above, the first bucket overwrites them.
+    return p.device.kernel_s("adamw", 1, owned) + p.device.kernel_s("sum_of_squares", 1, owned) +
+           (s.zero < 2 ? p.device.kernel_s("fill", 1, parameters) : 0);
   }
   return owned * p.software.optimizer_bytes.value / p.device.optimizer_bytes_per_s + p.device.kernel_floor_s;
 }
