@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Tokens/s of one model in several layouts on this machine, in one run: layouts take turns, medians and ratios are printed.
-#   scripts/layout_speed.sh [triax] [model] [fp32|bf16] [iterations a turn] [turns]
+#   scripts/layout_speed.sh [triax] [model] [fp32|bf16] [iterations a turn] [turns] [layouts, a regular expression]
 # The table of docs/performance.md is made by this script. Data are mock: only speed is measured.
 set -euo pipefail
 triax=${1:-build/cpu/bin/triax}
@@ -8,6 +8,7 @@ model=${2:-llama-10m}
 precision=${3:-fp32}
 iterations=${4:-6}
 turns=${5:-2}
+wanted=${6:-.}
 # The presets are bf16.
 precision_flag=--$precision
 [ "$precision" = fp32 ] && precision_flag=--no-bf16
@@ -33,9 +34,12 @@ tp2|2|1|--tensor-model-parallel-size 2
 tp2 + sequence parallel|2|1|--tensor-model-parallel-size 2 --sequence-parallel
 pp2|2|1|--pipeline-model-parallel-size 2 $split
 dp2|2|1|
+dp2, ZeRO 3|2|1|--zero-stage 3
 tp2 x pp2 x dp2, 8 ranks|8|1|--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2
 TABLE
 )
+# The first row is what the others are compared with.
+layouts=$(grep -E "^one rank|$wanted" <<<"$layouts")
 
 for turn in $(seq "$turns"); do
   n=0
