@@ -53,14 +53,16 @@ CpuDevice::CpuDevice(const CpuDeviceOptions& options)
     : threads_(resolve_threads(options.threads)),
       compression_(threads_),
       table_(cpu_kernel_table()),
+      packed_bf16_(table_.bf16_products && !cpu_has_bf16_tiles()),
       workspace_(heap_),
       dnnl_(workspace_, threads_.count()) {}
 
 std::string CpuDevice::describe() const {
   const std::string blas = blas_description();
   const std::string single = dnnl_.description().empty() ? blas : dnnl_.description();
-  return fmt::format("{}, {} thread{}, fp32 and bf16 GEMM by {}, fp64 by {}", table_.isa, threads_.count(),
-                     threads_.count() == 1 ? "" : "s", single, blas);
+  return fmt::format("{}, {} thread{}, fp32 and bf16 GEMM by {}{}, fp64 by {}", table_.isa, threads_.count(),
+                     threads_.count() == 1 ? "" : "s", single,
+                     packed_bf16_ ? " (bf16 weight gradients by our own kernel)" : "", blas);
 }
 
 const TypeKernels& CpuDevice::kernels(DType dtype) const {

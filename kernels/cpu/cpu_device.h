@@ -78,6 +78,8 @@ class CpuDevice final : public Device {
   template <class F>
   void sum_over_rows(int64_t rows, DType compute, std::initializer_list<Tensor> into, int64_t cols, F&& f);
   void norm_backward(const NormGradArgs& args, DType dtype, int64_t rows, Tensor dgamma, Tensor dbeta);
+  /// By our own kernel where it is faster than the library; else returns false.
+  bool gemm_packed(const Gemm& g);
   void gemm_with_blas(const Gemm& g);
   void gemm_converted(const Gemm& g);
   /// y += x, n elements.
@@ -87,6 +89,7 @@ class CpuDevice final : public Device {
   Threads threads_;
   CpuCompression compression_;
   const KernelTable& table_;
+  bool packed_bf16_;  ///< our own products of bf16 beat the library's here
   HeapProvider heap_;
   Arena workspace_;
   DnnlGemm dnnl_;

@@ -1,5 +1,6 @@
 // Which library multiplies what: oneDNN fp32 and bf16; OpenBLAS fp64 and, without oneDNN, fp32; fp16 (and bf16 where
-// oneDNN has nothing fast for it) is converted to fp32 in blocks.
+// oneDNN has nothing fast for it) is converted to fp32 in blocks. Weight gradients from bf16, op(A) = A^T into fp32,
+// are multiplied by our own kernel on AVX512-BF16: oneDNN 2.6 transposes A there and is a tenth slower.
 #include "kernels/cpu/blas_gemm.h"
 #include "kernels/cpu/checks.h"
 #include "kernels/cpu/cpu_device.h"
@@ -41,12 +42,41 @@ void CpuDevice::gemm(const Gemm& g) {
     for (int64_t r = 0; g.bias && r < g.c.rows(); ++r) add(g.bias.reshape({1, g.c.cols()}), g.c.row_slice(r, r + 1));
     return;
   }
-  if (dnnl_.run(g)) return;
+  if (gemm_packed(g) || dnnl_.run(g)) return;
   if (g.a.dtype() == DType::Float64 || g.a.dtype() == DType::Float32) {
     gemm_with_blas(g);
   } else {
     gemm_converted(g);
   }
+}
+
+bool CpuDevice::gemm_packed(const Gemm& g) {
+  constexpr int64_t kLeast = 64;  // tokens; the sides of C may be cut by tensor parallelism and must not decide
+  const bool weight_gradient = g.transpose_a == Transpose::Yes && g.transpose_b == Transpose::No;
+  if (!packed_bf16_ || !weight_gradient || g.a.dtype() != DType::BFloat16 || g.c.dtype() != DType::Float32)
+    return false;
+  const int64_t k = g.a.rows();
+  const int64_t m = g.c.rows();
+  const int64_t n = g.c.cols();
+  if (k < kLeast) return false;
+  const GemmArgs args{view_of(g.a), view_of(g.b), view_of(g.c), m, n, k, true, false, g.accumulate == Accumulate::Yes,
+                      true,         g.bias.data()};
+  const TypeKernels& kernel = kernels(g.a.dtype());
+  // Each thread packs all of the operand that is not cut: the longer side of C is.
+  const bool cut_rows = m >= n;
+  const int64_t bytes = kernel.gemm_bytes(args, m);
+  const Buffer scratch = workspace_.allocate(static_cast<size_t>(bytes * threads_.count()), MemoryCategory::Workspace);
+  const int64_t pieces = threads_.count();
+  threads_.ranges(pieces, 1, [&](int64_t first, int64_t end) {
+    for (int64_t p = first; p < end; ++p) {
+      const int64_t size = cut_rows ? m : n;
+      const int64_t from = size * p / pieces;
+      const int64_t to = size * (p + 1) / pieces;
+      char* const memory = static_cast<char*>(scratch.data()) + bytes * p;
+      cut_rows ? kernel.gemm(args, from, to, 0, n, memory) : kernel.gemm(args, 0, m, from, to, memory);
+    }
+  });
+  return true;
 }
 
 void CpuDevice::gemm_with_blas(const Gemm& g) {

@@ -1,4 +1,8 @@
 // Chooses the instruction set at run time.
+#if defined(TRIAX_X86_VARIANTS)
+#include <cpuid.h>
+#endif
+
 #include <array>
 #include <cstdlib>
 #include <string>
@@ -70,6 +74,16 @@ const KernelTable& cpu_kernel_table(const char* isa) {
     legal += (legal.empty() ? "" : ", ") + std::string(kVariants[i].name);
   }
   throw ConfigError("TRIAX_CPU_ISA=" + std::string(isa) + ": this processor runs " + legal);
+}
+
+bool cpu_has_bf16_tiles() {
+#if defined(TRIAX_X86_VARIANTS)
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  constexpr unsigned kAmxBf16 = 1u << 22;  // leaf 7, edx
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & kAmxBf16) != 0;
+#else
+  return false;
+#endif
 }
 
 const KernelTable& cpu_kernel_table() {

@@ -14,6 +14,15 @@ struct View {
   int64_t stride = 0;
 };
 
+/// C[m, n] (+)= op(A) op(B) + bias.
+struct GemmArgs {
+  View a, b, c;
+  int64_t m, n, k;
+  bool transpose_a, transpose_b, accumulate;
+  bool wide_c;       ///< c has the compute type, else the element type
+  const void* bias;  ///< [n], may be null
+};
+
 struct NormArgs {
   View x, y;
   const void *gamma, *beta;  ///< beta and mean are null for RMSNorm
@@ -84,6 +93,10 @@ struct SgdArgs {
 /// Kernels of one element type. "compute type" is double under double and float otherwise; void pointers have the
 /// element type unless said. [begin, end) are rows.
 struct TypeKernels {
+  /// Bytes of scratch of a piece of at most `rows` rows.
+  int64_t (*gemm_bytes)(const GemmArgs&, int64_t rows);
+  /// Rows [m_begin, m_end) and columns [n_begin, n_end) of C.
+  void (*gemm)(const GemmArgs&, int64_t m_begin, int64_t m_end, int64_t n_begin, int64_t n_end, void* scratch);
   void (*norm_forward)(const NormArgs&, int64_t begin, int64_t end);
   /// partial: compute type [2 * cols], overwritten with the sums for dgamma and dbeta of these rows; may be null.
   void (*norm_backward)(const NormGradArgs&, int64_t begin, int64_t end, void* partial);
@@ -123,6 +136,7 @@ inline constexpr int64_t kAttentionBlock = 64;
 
 struct KernelTable {
   const char* isa;      ///< "base", "avx2", "avx512", "avx512_bf16"
+  bool bf16_products;   ///< gemm multiplies bf16 as bf16, not as fp32
   TypeKernels type[4];  ///< by DType: fp64, fp32, bf16, fp16
 };
 
@@ -130,5 +144,7 @@ struct KernelTable {
 const KernelTable& cpu_kernel_table();
 /// A table by name; ConfigError as above.
 const KernelTable& cpu_kernel_table(const char* isa);
+/// The processor multiplies bf16 matrices in tiles (AMX), which only the GEMM library uses.
+bool cpu_has_bf16_tiles();
 
 }  // namespace triax::kernels

@@ -1,4 +1,6 @@
 // GEMM against sums in double, and the bit-identity under splits that tensor-parallel layers rely on.
+#include <array>
+
 #include "kernels/cpu/cpu_device.h"
 #include "tests/unit/kernels_testing.h"
 
@@ -115,6 +117,80 @@ TEST(Gemm, BitsDoNotDependOnSplitsOfMAndNOrThreads) {
         }
       }
     }
+  }
+}
+
+struct PackedCase {
+  int64_t m, n, k;
+  bool ta, tb, accumulate, wide, with_bias;
+};
+
+/// C of our own kernel, the matrix cut in two along M at `row` and in two along N at `col`.
+Matrix packed_product(const TypeKernels& kernel, DType dtype, const PackedCase& p, int64_t row, int64_t col,
+                      std::vector<double>* want) {
+  const Matrix a = p.ta ? random_matrix(dtype, p.k, p.m, 1, 1, 3) : random_matrix(dtype, p.m, p.k, 1, 1, 3);
+  const Matrix b = p.tb ? random_matrix(dtype, p.n, p.k, 2, 1, 3) : random_matrix(dtype, p.k, p.n, 2, 1, 3);
+  const Matrix bias = random_matrix(dtype, 1, p.n, 4);
+  Matrix c = random_matrix(p.wide ? statistics_type(dtype) : dtype, p.m, p.n, 3, 1, 3);
+  for (int64_t i = 0; want != nullptr && i < p.m; ++i) {
+    for (int64_t j = 0; j < p.n; ++j) {
+      double sum = (p.accumulate ? c.at(i, j) : 0) + (p.with_bias ? bias.at(0, j) : 0);
+      for (int64_t l = 0; l < p.k; ++l) {
+        sum += (p.ta ? a.at(l, i) : a.at(i, l)) * (p.tb ? b.at(j, l) : b.at(l, j));
+      }
+      want->push_back(sum);
+    }
+  }
+  const GemmArgs args{{a.t.data(), a.t.row_stride()},
+                      {b.t.data(), b.t.row_stride()},
+                      {c.t.data(), c.t.row_stride()},
+                      p.m,
+                      p.n,
+                      p.k,
+                      p.ta,
+                      p.tb,
+                      p.accumulate,
+                      p.wide,
+                      p.with_bias ? bias.t.data() : nullptr};
+  std::vector<char> memory(static_cast<size_t>(kernel.gemm_bytes(args, p.m)) + 64, 0x7f);  // large numbers of all types
+  char* const scratch = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64);
+  kernel.gemm(args, 0, row, 0, p.n, scratch);
+  kernel.gemm(args, row, p.m, 0, col, scratch);
+  kernel.gemm(args, row, p.m, col, p.n, scratch);
+  EXPECT_TRUE(c.gaps_intact());
+  return c;
+}
+
+TEST(PackedGemm, MatchesSumsInDoubleAndBitsDoNotDependOnSplits) {
+  for_each_isa([](Device&, const std::string& isa) {
+    for (const DType dtype : kMathTypes) {
+      const TypeKernels& kernel = cpu_kernel_table(isa.c_str()).type[static_cast<size_t>(dtype)];
+      for (int variant = 0; variant < 16; ++variant) {
+        const bool ta = variant & 1, tb = variant & 2, accumulate = variant & 4, wide = variant & 8;
+        // One of each; edges in every dimension; k in several blocks, the last of an odd length.
+        for (const auto& [m, n, k] : {std::array<int64_t, 3>{1, 1, 1}, {103, 70, 65}, {20, 389, 7}, {7, 20, 2101}}) {
+          const PackedCase p{m, n, k, ta, tb, accumulate, wide, variant % 3 == 0};
+          std::vector<double> want;
+          const Matrix c = packed_product(kernel, dtype, p, m, 0, &want);
+          const double sums = 4 * static_cast<double>(k + 2) * unit(statistics_type(dtype));
+          expect_close(c, want, sums + 2 * unit(c.t.dtype()),
+                       label(isa, dtype) + " variant " + std::to_string(variant));
+          EXPECT_EQ(c.bytes(), packed_product(kernel, dtype, p, m / 3, n / 2, nullptr).bytes()) << label(isa, dtype);
+        }
+      }
+    }
+  });
+}
+
+TEST(Gemm, WeightGradientsFromBf16AreTheSameAtAnyNumberOfThreads) {
+  const Matrix dy = random_matrix(DType::BFloat16, 1030, 77, 1), x = random_matrix(DType::BFloat16, 1030, 130, 2);
+  std::vector<char> first;
+  for (const int threads : {1, 2, 3, 5}) {
+    const auto device = make_cpu_device({threads});
+    Matrix dw = random_matrix(DType::Float32, 77, 130, 3);
+    device->gemm({dy.t, x.t, dw.t, Transpose::Yes, Transpose::No, Accumulate::Yes, {}});
+    if (threads == 1) first = dw.bytes();
+    EXPECT_EQ(first, dw.bytes()) << threads << " threads";
   }
 }
 

@@ -6,6 +6,7 @@
 
 namespace triax::kernels::TRIAX_ISA {
 
+void register_gemm(KernelTable& table);
 void register_norm(KernelTable& table);
 void register_activation(KernelTable& table);
 void register_dropout(KernelTable& table);

@@ -9,6 +9,10 @@ namespace triax::kernels::TRIAX_ISA {
 KernelTable make_table() {
   KernelTable table{};
   table.isa = TRIAX_NAME_OF(TRIAX_ISA) + sizeof("isa_") - 1;
+#if defined(__AVX512BF16__)
+  table.bf16_products = true;
+#endif
+  register_gemm(table);
   register_norm(table);
   register_activation(table);
   register_dropout(table);
