@@ -93,7 +93,7 @@ std::string tick_text(const Figure& figure) {
   }
   std::sort(values.begin(), values.end());
   values.erase(std::unique(values.begin(), values.end()), values.end());
-  if (values.empty() || values.size() > 12 || figure.x_scale == Scale::Linear) return {};
+  if (values.empty() || values.size() > 12 || figure.x_scale != Scale::Log2) return {};
   std::string text = "set xtics (";
   for (size_t i = 0; i < values.size(); ++i) text += fmt::format("{}{:.10g}", i == 0 ? "" : ", ", values[i]);
   const double pad = std::pow(values.back() / values.front(), 0.04) * 1.02;

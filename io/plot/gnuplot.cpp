@@ -48,7 +48,30 @@ std::string gnuplot_text(const std::string& text) {
 const char* palette_colour(int index) { return kPalette[static_cast<size_t>(index) % kPalette.size()]; }
 int point_type(int index) { return kPoints[static_cast<size_t>(index) % kPoints.size()]; }
 
-std::string gnuplot_head(const std::string& name, const std::string& title, const std::vector<std::string>& notes) {
+namespace {
+
+constexpr size_t kNoteColumns = 148;  // of the figure's width, at the notes' size
+
+/// Lines of at most kNoteColumns, broken at blanks.
+std::vector<std::string> wrapped(const std::vector<std::string>& notes) {
+  std::vector<std::string> lines;
+  for (const std::string& note : notes) {
+    size_t begin = 0;
+    while (note.size() - begin > kNoteColumns) {
+      const size_t blank = note.rfind(' ', begin + kNoteColumns);
+      if (blank == std::string::npos || blank <= begin) break;
+      lines.push_back(note.substr(begin, blank - begin));
+      begin = blank + 1;
+    }
+    lines.push_back(note.substr(begin));
+  }
+  return lines;
+}
+
+}  // namespace
+
+std::string gnuplot_head(const std::string& name, const std::string& title, const std::vector<std::string>& all_notes) {
+  const std::vector<std::string> notes = wrapped(all_notes);
   std::string text = fmt::format("# gnuplot {0}.gp reads {0}.csv and writes {0}.svg and {0}.pdf\n", name);
   text += "set encoding utf8\nset border 3 lc rgb '#666666'\nset tics nomirror out tc rgb '#333333'\n";
   text += fmt::format("set title {} font ',18' tc rgb '#111111' noenhanced\nset bmargin {}\n", gnuplot_text(title),

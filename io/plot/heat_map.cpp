@@ -30,15 +30,15 @@ std::string heat_map_gp(const HeatMap& map) {
   text += fmt::format("set xlabel {}\nset ylabel {}\nset cblabel {}\n", gnuplot_text(map.x_label),
                       gnuplot_text(map.y_label), gnuplot_text(map.value_label));
   text += fmt::format("set xtics ({}) scale 0\nset ytics ({}) scale 0\n", ticks(map.columns), ticks(map.rows));
-  text += fmt::format("set xrange [-0.5:{}.5]\nset yrange [-0.5:{}.5]\n", map.columns.size() - 1, map.rows.size() - 1);
-  // Light to dark blue; the text of a cell is dark on light and light on dark.
-  text +=
-      "set palette defined (0 '#eef4fb', 0.5 '#7fb0dc', 1 '#08458a')\nset datafile separator ','\nunset key\n"
-      "stats " +
-      gnuplot_text(map.name + ".csv") +
-      " using 3 nooutput\nmiddle = (STATS_min + STATS_max) / 2\n"
-      "if (STATS_max > STATS_min) set cbrange [STATS_min:STATS_max]\n";
   const std::string file = gnuplot_text(map.name + ".csv");
+  // Statistics come before the ranges, which would clip them. Light to dark blue; the text of a cell is dark on light
+  // and light on dark.
+  text += fmt::format(
+      "set palette defined (0 '#eef4fb', 0.5 '#7fb0dc', 1 '#08458a')\nset datafile separator ','\nunset key\n"
+      "stats {} using 3 nooutput\nmiddle = (STATS_min + STATS_max) / 2\n"
+      "if (STATS_max > STATS_min) set cbrange [STATS_min:STATS_max]\n",
+      file);
+  text += fmt::format("set xrange [-0.5:{}.5]\nset yrange [-0.5:{}.5]\n", map.columns.size() - 1, map.rows.size() - 1);
   const std::string label = fmt::format("(sprintf('%.{}f', $3))", map.digits);
   const std::string plot = fmt::format(
       "plot {0} using 1:2:(0.48):(0.46):3 with boxxyerror palette fs solid noborder notitle, \\\n"

@@ -81,7 +81,7 @@ std::vector<PointRequest> points() {
                               {"pipeline-model-parallel-size", "2"},
                               {"num-virtual-stages-per-pipeline-rank", "-"},
                               {"num-microbatches", std::to_string(m)}},
-                             {"--micro-batch-size", "2"}));
+                             {"--micro-batch-size", "1", "--train-iters", "6"}));
   }
   return all;
 }

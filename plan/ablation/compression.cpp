@@ -32,14 +32,12 @@ std::vector<PointRequest> points() {
   return all;
 }
 
-/// What a step takes besides waiting for messages.
-double busy_ms(const AblationRow& one) { return one.row.mean("step_ms") - one.row.mean("exposed_comm_ms"); }
-
-/// GB/s of a rank's link at which both take as long, nothing hidden: busy_0 + S_0/B = busy_c + S_c/B, so
-/// B = (S_0 - S_c) / (busy_c - busy_0). Below it compression pays; infinity where it costs no time.
+/// GB/s of a rank's link at which both take as long, nothing hidden: T_0 + S_0/B = T_c + S_c/B, so
+/// B = (S_0 - S_c) / (T_c - T_0), T the step on this machine, where messages go through memory. Below it compression
+/// pays; infinity where it costs no time.
 double break_even(const AblationRow& none, const AblationRow& one) {
   const double saved = none.row.mean("dp_sent_bytes") - one.row.mean("dp_sent_bytes");
-  const double cost_ms = busy_ms(one) - busy_ms(none);
+  const double cost_ms = one.row.mean("step_ms") - none.row.mean("step_ms");
   if (saved <= 0) return 0;
   return cost_ms > 0 ? saved * 1e-6 / cost_ms : INFINITY;
 }
@@ -61,29 +59,29 @@ AblationResult conclude(const AblationData& data) {
     io::Series line{.label = method.name, .look = io::SeriesLook::Formula, .colour = colour};
     for (double speed = 0.01; speed <= 20; speed *= 1.2) {
       line.x.push_back(speed);
-      line.y.push_back(busy_ms(*one) + one->row.mean("dp_sent_bytes") * 1e-6 / speed);
+      line.y.push_back(one->row.mean("step_ms") + one->row.mean("dp_sent_bytes") * 1e-6 / speed);
     }
     figure.series.push_back(std::move(line));
     const double speed = break_even(*none, *one);
     if (one != none) {
       list += fmt::format("{}{}: {} instead of {}, {:+.1f} ms, pays {}", list.empty() ? "" : "; ", method.name,
                           mb_text(one->row.mean("dp_sent_bytes")), mb_text(none->row.mean("dp_sent_bytes")),
-                          busy_ms(*one) - busy_ms(*none),
+                          one->row.mean("step_ms") - none->row.mean("step_ms"),
                           std::isinf(speed) ? std::string("at any speed") : fmt::format("below {:.3g} GB/s", speed));
       if (std::isfinite(speed) && speed > 0.01 && speed < 20) {
         io::Series mark{
             .label = fmt::format("{} breaks even", method.name), .look = io::SeriesLook::Points, .colour = colour};
         mark.x = {speed};
-        mark.y = {busy_ms(*one) + one->row.mean("dp_sent_bytes") * 1e-6 / speed};
+        mark.y = {one->row.mean("step_ms") + one->row.mean("dp_sent_bytes") * 1e-6 / speed};
         figure.series.push_back(std::move(mark));
       }
     }
     ++colour;
   }
-  result.lines = {
-      list + ".",
-      "Lines: measured time without waiting, plus measured bytes over the link's speed. Time of small models on "
-      "noisy cores varies by some ms: repeat with --repeats 5."};
+  result.lines = {list + ".",
+                  "Lines: the step measured here, where messages go through memory, plus measured bytes over the "
+                  "link's speed. Steps of "
+                  "small models on busy cores vary by some ms: --repeats 5."};
   figure.notes = result.lines;
   result.figures = {figure};
   return result;

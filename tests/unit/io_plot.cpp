@@ -56,7 +56,7 @@ TEST(Figure, four_files_with_gnuplot_two_without) {
   HeatMap map{.name = "h", .title = "t", .x_label = "x", .y_label = "y", .value_label = "v"};
   map.columns = {"1", "2"};
   map.rows = {"1", "2"};
-  map.values = {{1, 2}, {3, std::numeric_limits<double>::quiet_NaN()}};
+  map.values = {{1000, 2000}, {3000, std::numeric_limits<double>::quiet_NaN()}};
   for (const FigureFiles& files :
        {write_figure(directory.path(), example(), {"head"}), write_figure(directory.path(), map, {})}) {
     EXPECT_EQ(files.missing, "");
