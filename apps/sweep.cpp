@@ -43,7 +43,8 @@ std::string help(SweepRequest& request) {
   for (const io::OptionEntry& entry : sweep_entries(request)) {
     text += fmt::format("  --{} {}\n        {}\n", entry.name, entry.value_name, entry.help);
   }
-  return text + "\nAll options of 'triax train --help', and --data-parallel-size, --world-size, --num-microbatches.\n";
+  return text +
+         "\nAll options of 'triax train --help', and --data-parallel-size, --world-size, --num-microbatches, --hw.\n";
 }
 
 std::vector<plan::Point> points_of(const SweepRequest& r) {
@@ -147,7 +148,10 @@ void write_results(const SweepRequest& r, const plan::SweepRun& run, const std::
   const std::vector<std::string> head = file_head(r, args);
   const std::vector<plan::SweepRow> rows = plan::rows_of(run.records);
   write_tables(r, run, rows, head);
-  const char* usual = r.mode == plan::SweepMode::Real ? "tokens_per_s" : "bubble_fraction";
+  // On the virtual clock tokens/s is that of this machine; without a machine the simulator has none.
+  const auto has_speed = [](const plan::SweepRow& row) { return row.metrics.contains("tokens_per_s"); };
+  const bool speed = r.mode != plan::SweepMode::Virtual && std::any_of(rows.begin(), rows.end(), has_speed);
+  const char* usual = speed ? "tokens_per_s" : "bubble_fraction";
   if (const auto figure = plan::figure_of(rows, r.x, r.y.empty() ? usual : r.y)) {
     say_figure(io::write_figure(r.out, *figure, head));
   }

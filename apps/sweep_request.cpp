@@ -24,7 +24,8 @@ OptionEntry list_entry(std::string name, std::string value_name, std::string hel
 
 OptionEntry mode_entry(SweepRequest& r) {
   return text_entry("mode", "real|virtual|simulated",
-                    "real: triax train; virtual: the same on the virtual clock (--cost); simulated: triax program time "
+                    "real: triax train; virtual: the same on the virtual clock (--cost); simulated: triax sim with "
+                    "--hw, else triax program time "
                     "(--cost), no ranks",
                     [&r](const std::string& text) -> std::string {
                       using plan::SweepMode;
@@ -54,7 +55,8 @@ std::vector<OptionEntry> layout_entries() {
   };
   return {entry("data-parallel-size", "replicas d of a point; default 1"),
           entry("world-size", "ranks of a point; gives d as ranks / (tp pp)"),
-          entry("num-microbatches", "micro-batches m of a step and replica; gives --global-batch-size")};
+          entry("num-microbatches", "micro-batches m of a step and replica; gives --global-batch-size"),
+          entry("hw", "--mode simulated: machine, a name or hw.json; the point is then one of triax sim")};
 }
 
 std::vector<OptionEntry> figure_entries(SweepRequest& r) {

@@ -75,9 +75,29 @@ void take_trace(const std::string& directory, const std::string& source, Metrics
   metrics["trace_span_s"] = static_cast<double>(summary.span_ps) * 1e-12;
 }
 
+/// The result of triax sim, under the names of a run's metrics.
+void take_prediction(const Json& json, Metrics& metrics) {
+  take_numbers(json, {"tokens_per_s"}, metrics);
+  metrics["step_ms"] = json.value("step_s", 0.0) * 1e3;
+  metrics["bubble_fraction"] = json.value("bubble_of_total", 0.0);
+  const auto part = [&json](const char* object, const char* key) {
+    return json.contains(object) && json[object].is_object() ? json[object].value(key, 0.0) : 0.0;
+  };
+  metrics["model_tflops"] = part("tflops", "model_causal");
+  metrics["mfu"] = part("mfu", "causal");
+  metrics["peak_memory_bytes"] = part("memory", "bytes");
+  metrics["memory_limit_bytes"] = part("memory", "limit");
+  for (const char* group : {"tp", "pp", "dp", "zero"}) {
+    metrics[std::string(group) + "_exposed_ms"] = part("exposed", group) * 1e3;
+    metrics["exposed_comm_ms"] += part("exposed", group) * 1e3;
+    metrics["comm_bytes"] += part("traffic", group);
+  }
+}
+
 bool read_simulated(const std::string& directory, Metrics& metrics) {
   const Json json = read_json(directory + "/time.json");
   if (!json.is_object()) return false;
+  if (json.value("schema", "") == "triax-sim") return take_prediction(json, metrics), true;
   take_numbers(json, {"makespan", "span", "bubble_of_total", "bubble_of_ideal"}, metrics);
   metrics["bubble_fraction"] = json.value("bubble_of_total", 0.0);
   if (json.contains("closed_form") && json["closed_form"].is_object()) {

@@ -71,7 +71,23 @@ LayoutWords take_layout_words(std::vector<std::string>& arguments) {
   return words;
 }
 
+/// Words of `--hw NAME`, taken out: an option of the subcommands that predict, not of the table.
+std::vector<std::string> take_hardware(std::vector<std::string>& arguments) {
+  std::vector<std::string> taken;
+  for (size_t i = 0; i + 1 < arguments.size();) {
+    if (arguments[i] != "--hw") {
+      ++i;
+      continue;
+    }
+    taken = {arguments[i], arguments[i + 1]};
+    arguments.erase(arguments.begin() + static_cast<std::ptrdiff_t>(i),
+                    arguments.begin() + static_cast<std::ptrdiff_t>(i) + 2);
+  }
+  return taken;
+}
+
 void resolve_ranks(Point& point) {
+  const std::vector<std::string> hardware = take_hardware(point.arguments);
   const LayoutWords words = take_layout_words(point.arguments);
   if (point.request.mode == SweepMode::Virtual) {
     point.arguments.insert(point.arguments.end(), {"--clock", "virtual"});
@@ -99,6 +115,7 @@ void resolve_ranks(Point& point) {
   }
   io::resolve(parsed.options, point.ranks);
   point.resolved = parsed.options;
+  point.arguments.insert(point.arguments.end(), hardware.begin(), hardware.end());
 }
 
 }  // namespace
@@ -145,7 +162,8 @@ std::vector<std::string> command_of(const Point& point, const std::vector<std::s
                                     const std::string& triax, const std::string& directory) {
   std::vector<std::string> command;
   if (point.request.mode == SweepMode::Simulated) {
-    command = {triax, "program", "time"};
+    const bool machine = std::find(point.arguments.begin(), point.arguments.end(), "--hw") != point.arguments.end();
+    command = machine ? std::vector<std::string>{triax, "sim"} : std::vector<std::string>{triax, "program", "time"};
     command.insert(command.end(), point.arguments.begin(), point.arguments.end());
     command.insert(command.end(), {"--format", "json", "--out", directory + "/time.json"});
     return command;

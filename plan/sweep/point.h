@@ -10,7 +10,8 @@
 
 namespace triax::plan {
 
-/// Real: triax train. Virtual: triax train --clock virtual. Simulated: triax program time; no ranks.
+/// Real: triax train. Virtual: triax train --clock virtual. Simulated, without ranks: triax sim where --hw names a
+/// machine, else triax program time.
 enum class SweepMode { Real, Virtual, Simulated };
 const char* name_of(SweepMode mode);
 

@@ -134,6 +134,12 @@ class Runner {
       record.state = PointState::Failed;
       record.reason = "ended with exit code 0 but without results (summary.json)";
     }
+    if (record.state == PointState::Infeasible && read_metrics(directory, point.request.mode, record.metrics) &&
+        record.metrics.contains("memory_limit_bytes")) {
+      record.reason =
+          fmt::format("the fullest stage needs {:.1f} GiB of {:.1f}", record.metrics["peak_memory_bytes"] / 0x1p30,
+                      record.metrics["memory_limit_bytes"] / 0x1p30);
+    }
     write_record(directory, record);
   }
 

@@ -75,6 +75,36 @@ TEST(Point, ranks_global_batch_and_command) {
   EXPECT_THAT(command, testing::Not(testing::Contains("--seed")));
 }
 
+TEST(Point, simulated_points_take_the_simulator_where_a_machine_is_named) {
+  const auto words = [](const std::vector<std::string>& arguments) {
+    const auto command = command_of(make_point({SweepMode::Simulated, arguments, {}, 1}), {}, "triax", "d");
+    return std::vector(command.begin() + 1, command.begin() + 3);
+  };
+  EXPECT_EQ(words({"--hw", "a100"})[0], "sim");
+  EXPECT_THAT(words({"--cost", "F=1"}), ElementsAre("program", "time"));
+  std::vector<std::string> clock = kBase;
+  clock.insert(clock.begin(), {"--hw", "a100"});
+  const Point point = make_point({SweepMode::Virtual, clock, {}, 1});
+  EXPECT_EQ(point.refusal, "");
+  EXPECT_EQ(point.arguments.back(), "a100");
+}
+
+TEST(Metrics, a_prediction_has_the_names_of_a_run) {
+  const test::TemporaryDirectory directory;
+  test::write_file(directory.file("time.json"),
+                   R"({"schema":"triax-sim","step_s":2.5,"tokens_per_s":100,"bubble_of_total":0.25,
+                   "exposed":{"tp":0.1,"pp":0.2,"dp":0,"zero":0},"traffic":{"tp":7,"pp":1,"dp":2},
+                   "memory":{"bytes":1024,"limit":2048},"mfu":{"causal":0.4},"tflops":{"model_causal":120}})");
+  std::map<std::string, double> metrics;
+  ASSERT_TRUE(read_metrics(directory.path(), SweepMode::Simulated, metrics));
+  EXPECT_EQ(metrics["step_ms"], 2500);
+  EXPECT_EQ(metrics["tokens_per_s"], 100);
+  EXPECT_EQ(metrics["comm_bytes"], 10);
+  EXPECT_NEAR(metrics["exposed_comm_ms"], 300, 1e-9);
+  EXPECT_EQ(metrics["mfu"], 0.4);
+  EXPECT_EQ(metrics["peak_memory_bytes"], 1024);
+}
+
 TEST(Point, the_name_follows_from_all_arguments) {
   const auto name = [](std::vector<std::string> base, SweepMode mode) {
     return make_point({mode, std::move(base), {{"seed", "1"}}, 1}).name;
