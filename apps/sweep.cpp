@@ -7,6 +7,7 @@
 
 #include "apps/commands.h"
 #include "apps/program_request.h"
+#include "apps/sweep_paper.h"
 #include "apps/sweep_request.h"
 #include "base/error.h"
 #include "plan/ablation/ablation.h"
@@ -20,7 +21,8 @@ namespace {
 
 constexpr const char* kUsage =
     "usage: triax sweep [options of every point] --grid OPTION=A,B,... [--grid ...] [--repeats N]\n"
-    "       triax sweep --ablation NAME          triax sweep --list-ablations\n\n"
+    "       triax sweep --ablation NAME          triax sweep --list-ablations\n"
+    "       triax sweep --paper NAME|all [--papers DIR]    published measurements beside predictions\n\n"
     "Runs every combination, each in a directory of its own, and writes results.csv, runs.csv and a figure. The same\n"
     "command again does what is missing. See docs/experiments.md.\n\n";
 
@@ -222,6 +224,7 @@ int run_grid(SweepRequest& r, const std::vector<std::string>& args) {
 }  // namespace
 
 int sweep_command(const std::vector<std::string>& args) {
+  if (asks_for_paper(args)) return sweep_paper(args);
   SweepRequest request;
   read_sweep_request(args, request);
   if (request.help || args.empty()) {

@@ -44,10 +44,8 @@ double MeasuredCurve::time_s(double bytes) const {
     return seconds_[n - 1] + slope * (bytes - bytes_[n - 1]);
   }
   const auto upper = static_cast<size_t>(std::upper_bound(bytes_.begin(), bytes_.end(), bytes) - bytes_.begin());
-  const double x = std::log(bytes / bytes_[upper - 1]) / std::log(bytes_[upper] / bytes_[upper - 1]);
-  const double low = bytes_[upper - 1] / seconds_[upper - 1];
-  const double high = bytes_[upper] / seconds_[upper];
-  return bytes / (low + x * (high - low));
+  const double x = (bytes - bytes_[upper - 1]) / (bytes_[upper] - bytes_[upper - 1]);
+  return seconds_[upper - 1] + x * (seconds_[upper] - seconds_[upper - 1]);
 }
 
 CollectiveTimes::CollectiveTimes(const bench::Hardware& h) : devices_per_node_(std::max(1, h.devices_per_node)) {
@@ -69,6 +67,7 @@ CollectiveTimes::CollectiveTimes(const bench::Hardware& h) : devices_per_node_(s
   };
   base_s = constant("collective_base_s");
   half_bytes = constant("collective_half_bytes");
+  copy_s_per_byte = constant("collective_copy_s_per_byte");
   sharp_bytes_per_s = constant("nvlink_sharp_all_reduce_bytes_per_s");
   std::map<Key, std::vector<std::pair<double, double>>> points;
   for (const bench::CollectivePoint& p : h.collectives) {
@@ -83,7 +82,7 @@ double CollectiveTimes::bandwidth(const GroupPlace& place) const {
   const int inside = std::max(1, place.ranks / place.nodes);
   if (place.nodes <= 1) return inner.bytes_per_s;
   const double ports = outer.ports > 0 ? outer.ports : devices_per_node_;
-  const double across = ports * outer.bytes_per_s / place.sharers;
+  const double across = port_share * ports * outer.bytes_per_s / place.sharers;
   return inside > 1 ? std::min(inner.bytes_per_s, across) : across;
 }
 
@@ -96,7 +95,8 @@ double CollectiveTimes::by_formula(Operation op, const GroupPlace& place, double
   const double factor = rooted ? 1 : passes * (n - 1) / n;
   const double across = nodes > 1 ? passes * (nodes - 1) : 0;
   const double steps = passes * (n - 1) - across;
-  const double ramp = half_bytes / b;  // a pipe of this many bytes fills before the wire runs full
+  // A pipe of half_bytes fills before the wire runs full; every byte also passes the rank's own memory.
+  const double ramp = half_bytes / b + passes / 2 * copy_s_per_byte * bytes;
   const double ring = base_s + ramp + steps * inner.latency_s + across * outer.latency_s + factor * bytes / b;
   if (op != Operation::AllReduce) return ring;
   if (nodes <= 1 && sharp_bytes_per_s > 0 && n > 2) {

@@ -26,9 +26,8 @@ GroupPlace place_of(int ranks, int stride, int per_node, int world);
 /// Time: only never faster in all; what outgrows a cache is slower per byte.
 enum class Monotone { Bandwidth, Time };
 
-/// Time over bytes through measured points: between them bandwidth is interpolated over the logarithm of the size, made
-/// monotone first. Below the first point the time is its own, beyond the last one the bandwidth is that of the last
-/// two.
+/// Time over bytes through measured points, made monotone and joined by straight lines (a latency and a bandwidth of
+/// their own). Below the first point the time is its own, beyond the last one the bandwidth is that of the last two.
 class MeasuredCurve {
  public:
   /// Points in any order; of equal sizes the shortest time counts.
@@ -62,6 +61,8 @@ class CollectiveTimes {
   };
   Level inner, outer;
   double base_s = 0;
+  double port_share = 1;         ///< of a node's ports that a collective keeps busy; a single message takes one whole
+  double copy_s_per_byte = 0;    ///< of a rank's buffer through its own memory, beside the wire
   double half_bytes = 0;         ///< of a rank's share at which the inner link reaches half its bandwidth
   double sharp_bytes_per_s = 0;  ///< of all-reduce inside one node by the switch; 0: none
 

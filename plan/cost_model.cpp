@@ -28,12 +28,13 @@ void add(StageParts& sum, const PassTimes& pass, double times) {
 }
 
 /// What the host adds where it is slower than the device, spread over the passes like the device's time.
-void add_host(StageParts& stage, double host_s) {
+void add_host(const Software& software, StageParts& stage, double host_s) {
   OpParts* const passes[] = {&stage.forward, &stage.backward_input, &stage.backward_weight, &stage.recompute};
   double device = 0;
   for (const OpParts* pass : passes) device += pass->total();
-  if (host_s <= device || device <= 0) return;
-  for (OpParts* pass : passes) pass->launch_s += pass->total() * (host_s / device - 1);
+  if (device <= 0) return;
+  const double factor = with_host(software, device, host_s) / device;
+  for (OpParts* pass : passes) pass->launch_s += pass->total() * (factor - 1);
 }
 
 StageParts stage_parts(const Pricing& p, const StepShape& s, const LayerCosts& costs, const parallel::LayerMap& map,
@@ -52,7 +53,7 @@ StageParts stage_parts(const Pricing& p, const StepShape& s, const LayerCosts& c
   const double host = p.software.micro_batch_s.value / s.chunks +
                       layers * (costs.layer.host_forward_s + costs.layer.host_backward_s) +
                       (full ? again * costs.layer.host_forward_s : 0);
-  add_host(parts, host);
+  add_host(p.software, parts, host);
   return parts;
 }
 

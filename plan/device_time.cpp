@@ -56,7 +56,9 @@ double best_measured_flops(const std::vector<bench::GemmPoint>& points, DType dt
 
 }  // namespace
 
-DeviceTimes::DeviceTimes(const bench::Hardware& h, DType dtype) : element_bytes_(static_cast<double>(size_of(dtype))) {
+// Under fp8 only the operands of GEMMs are 8 bits wide.
+DeviceTimes::DeviceTimes(const bench::Hardware& h, DType dtype)
+    : element_bytes_(static_cast<double>(std::max<size_t>(2, size_of(dtype)))) {
   const double measured = best_measured_flops(h.gemms, dtype);
   peak_flops = peak_of(h, dtype);
   if (peak_flops <= 0) peak_flops = measured;
@@ -69,14 +71,17 @@ DeviceTimes::DeviceTimes(const bench::Hardware& h, DType dtype) : element_bytes_
   const double reference = reference_peak(h);
   const double scale = reference > 0 ? peak_flops / reference : 1;
   gemm_flops = measured > 0 ? measured : per_s(h, "gemm", 0.75 * reference) * scale;
+  if (size_of(dtype) == 1) wide_flops = per_s(h, "gemm", 0.75 * reference);
   gemm_floor_s = floor_s(h, "gemm", 0);
   gemm_bytes_per_s = value_of(h.constants, "gemm_bytes_per_s", h.memory_bytes_per_s.value);
   weight_gradient = value_of(h.constants, "weight_gradient_slowdown", 1);
   memory_bytes_per_s = per_s(h, "norm", 0.8 * h.memory_bytes_per_s.value);
+  score_bytes_per_s = memory_bytes_per_s;
   kernel_floor_s = floor_s(h, "norm", 0);
   optimizer_bytes_per_s = per_s(h, "adamw", memory_bytes_per_s);
-  attention_flops = per_s(h, "attention", 0.5 * reference) * scale;
-  attention_backward_flops = per_s(h, "attention_backward", 0.4 * reference) * scale;
+  const double core = size_of(dtype) == 1 ? 1 : scale;  // attention stays in 16 bits
+  attention_flops = per_s(h, "attention", 0.5 * reference) * core;
+  attention_backward_flops = per_s(h, "attention_backward", 0.4 * reference) * core;
   attention_floor_s = floor_s(h, "attention", kernel_floor_s);
   for (const bench::GemmPoint& p : h.gemms) {
     if (p.dtype != dtype) continue;
@@ -94,7 +99,8 @@ DeviceTimes::DeviceTimes(const bench::Hardware& h, DType dtype) : element_bytes_
 
 double DeviceTimes::roofline_s(const GemmShape& g) const {
   const double bytes = element_bytes_ * (g.m * g.k + g.k * g.n + g.m * g.n);
-  const double time = 2 * g.m * g.n * g.k / gemm_flops + bytes / gemm_bytes_per_s + gemm_floor_s;
+  const double flops = g.wide && wide_flops > 0 ? wide_flops : gemm_flops;
+  const double time = 2 * g.m * g.n * g.k / flops + bytes / gemm_bytes_per_s + gemm_floor_s;
   return g.layout == bench::GemmLayout::NT ? time * weight_gradient : time;
 }
 
@@ -133,7 +139,9 @@ double DeviceTimes::gemm_s(const GemmShape& g) const {
 
 double DeviceTimes::batched_gemm_s(double count, double m, double n, double k) const {
   const double bytes = element_bytes_ * count * (m * k + k * n + m * n);
-  return 2 * count * m * n * k / gemm_flops + bytes / memory_bytes_per_s + gemm_floor_s;
+  const double least = std::min({m, n, k});
+  const double rate = (wide_flops > 0 ? wide_flops : gemm_flops) * least / (least + batched_half);
+  return 2 * count * m * n * k / rate + bytes / score_bytes_per_s + gemm_floor_s;
 }
 
 double DeviceTimes::kernel_s(const std::string& name, double rows, double cols) const {

@@ -14,6 +14,7 @@ struct GemmShape {
   bench::GemmLayout layout = bench::GemmLayout::TN;
   bool accumulate = false;
   double m = 0, n = 0, k = 0;  ///< as the machine's table has them: forward [m,n] += [m,k] [k,n]
+  bool wide = false;           ///< in 16 bits, where the others are in 8
 };
 
 /// A machine at one dtype. All rates are of one device.
@@ -33,14 +34,19 @@ class DeviceTimes {
   /// A measured kernel (bench::KernelPoint names) over rows x cols; nothing where the machine has no such point.
   bool has_kernel(const std::string& name) const { return kernels_.contains(name); }
   double kernel_s(const std::string& name, double rows, double cols) const;
+  /// Bytes that making an 8-bit operand of one element takes: read at 16 bits, written as it is and transposed.
+  double cast_bytes() const { return wide_flops > 0 ? 4 : 0; }
   double element_bytes() const { return element_bytes_; }
 
   // What the rooflines take; a fit writes here.
+  double score_bytes_per_s = 0;  ///< of passes over attention scores
+  double batched_half = 0;       ///< inner dimension at which batched products reach half of gemm_flops
   double gemm_flops = 0, gemm_bytes_per_s = 0, gemm_floor_s = 0, weight_gradient = 1;
   double memory_bytes_per_s = 0, kernel_floor_s = 0;
   double attention_flops = 0, attention_backward_flops = 0, attention_floor_s = 0;
   double optimizer_bytes_per_s = 0;
   double peak_flops = 0;
+  double wide_flops = 0;  ///< of 16-bit products, where the dtype is fp8; else 0
 
  private:
   struct MeasuredGemm {

@@ -25,6 +25,11 @@ struct Dims {
 
 /// One linear layer, out = in W^T on [tokens, in].
 void add_linear(const DeviceTimes& device, double tokens, double in, double out, PassTimes& pass) {
+  const double cast = device.cast_bytes();
+  if (cast > 0) {
+    pass.forward.elementwise_s += device.bytes_s(cast * (tokens * in + in * out));
+    pass.backward_input.elementwise_s += device.bytes_s(cast * tokens * out);
+  }
   pass.forward.gemm_s += device.gemm_s({GemmLayout::TN, false, tokens, out, in});
   pass.backward_input.gemm_s += device.gemm_s({GemmLayout::NN, false, tokens, in, out});
   pass.backward_weight.gemm_s += device.gemm_s({GemmLayout::NT, true, out, in, tokens});
@@ -39,11 +44,12 @@ void add_unfused_attention(const Pricing& p, const StepShape& s, PassTimes& pass
   const double e = p.device.element_bytes();
   const double mask = s.attention_dropout ? 1 : 0;
   const double product = p.device.batched_gemm_s(count, seq, seq, d) + p.device.batched_gemm_s(count, seq, d, seq);
-  const double softmax = p.device.bytes_s(2 * e * scores);
-  const double dropout = s.attention_dropout ? p.device.bytes_s((2 * e + mask) * scores) : 0;
+  const auto pass_s = [&](double bytes) { return p.device.kernel_floor_s + bytes / p.device.score_bytes_per_s; };
+  const double softmax = pass_s(2 * e * scores);
+  const double dropout = s.attention_dropout ? pass_s((2 * e + mask) * scores) : 0;
   core_s = product + softmax + dropout;
   pass.forward.attention_s += core_s;
-  pass.backward_input.attention_s += 2 * product + p.device.bytes_s(3 * e * scores) + dropout;
+  pass.backward_input.attention_s += 2 * product + pass_s(3 * e * scores) + dropout;
 }
 
 void add_flash_attention(const Pricing& p, const StepShape& s, PassTimes& pass, double& core_s) {
@@ -150,7 +156,8 @@ Pricing::Pricing(const bench::Hardware& hardware, const Software& program, DType
       collectives(hardware),
       software(program),
       devices_per_node(hardware.links.front().ranks > 0 ? hardware.links.front().ranks
-                                                        : std::max(1, hardware.devices_per_node)) {}
+                                                        : std::max(1, hardware.devices_per_node)),
+      memory_nominal(hardware.memory_bytes_per_s.value) {}
 
 GroupPlace tensor_place(const Pricing& p, const StepShape& s) {
   return place_of(s.tensor, 1, p.devices_per_node, s.ranks());
@@ -218,7 +225,9 @@ PassTimes head_times(const Pricing& p, const StepShape& s) {
   const auto hidden = static_cast<double>(s.hidden);
   const double columns = static_cast<double>(s.vocab) / s.tensor;
   const double e = p.device.element_bytes();
-  add_linear(p.device, tokens, hidden, columns, pass);
+  pass.forward.gemm_s = p.device.gemm_s({GemmLayout::TN, false, tokens, columns, hidden, true});
+  pass.backward_input.gemm_s = p.device.gemm_s({GemmLayout::NN, false, tokens, hidden, columns, true});
+  pass.backward_weight.gemm_s = p.device.gemm_s({GemmLayout::NT, true, columns, hidden, tokens, true});
   if (p.device.has_kernel("cross_entropy")) {
     pass.forward.elementwise_s = p.device.kernel_s("cross_entropy", tokens, columns);
     pass.backward_input.elementwise_s = p.device.kernel_s("cross_entropy_backward", tokens, columns);

@@ -15,6 +15,7 @@ struct Pricing {
   CollectiveTimes collectives;
   Software software;
   int devices_per_node = 1;
+  double memory_nominal = 0;  ///< bytes/s of the machine's description
 
   Pricing(const bench::Hardware& hardware, const Software& software, DType dtype);
 };

@@ -28,17 +28,19 @@ struct Software {
   AttentionKernel attention = AttentionKernel::Flash;
   double attention_share = 0.5;  ///< of the square of scores that is computed: 1, or 1/2 below the diagonal
   TensorOverlap tensor_overlap = TensorOverlap::None;
-  bool gathers_by_unit = false;     ///< updated weights (ZeRO 1, 2) are awaited layer by layer, not by chunk
-  int64_t gradient_bytes = 0;       ///< of a gradient as it is reduced; 0: as the run's options say
-  double forward_launches = 0;      ///< kernels and copies that the host starts for one layer, forward
-  double backward_launches = 0;     ///< backward
-  bench::Constant launch_s;         ///< of the host for each; kernels run behind it, so the longer of both counts
-  bench::Constant step_s;           ///< of the host for one step: data, optimizer, logging
-  bench::Constant micro_batch_s;    ///< of the host for one micro-batch beside its layers
-  bench::Constant message_s;        ///< of host and device around one exchange between stages, beside the wire
-  bench::Constant optimizer_bytes;  ///< read and written for each owned parameter in a step
-  bench::Constant logit_bytes;      ///< read and written for each logit, forward and backward, beside the GEMMs
-  bench::Constant elementwise;      ///< bytes of norms, activations and sums against perfectly fused ones
+  bool gathers_by_unit = false;  ///< updated weights (ZeRO 1, 2) are awaited layer by layer, not by chunk
+  int64_t gradient_bytes = 0;    ///< of a gradient as it is reduced; 0: as the run's options say
+  double forward_launches = 0;   ///< kernels and copies that the host starts for one layer, forward
+  double backward_launches = 0;  ///< backward
+  bench::Constant launch_s;      ///< of the host for each; kernels run behind it, so the longer of both counts
+  bench::Constant host_norm;  ///< n of (device^n + host^n)^(1/n): how evenly kernels' lengths are mixed; 0: the longer
+  bench::Constant step_s;     ///< of the host for one step: data, optimizer, logging
+  bench::Constant micro_batch_s;      ///< of the host for one micro-batch beside its layers
+  bench::Constant message_s;          ///< of host and device around one exchange between stages, beside the wire
+  bench::Constant shard_bytes_per_s;  ///< of a rank, that gathers of ZeRO 3 reach at most; 0: as the links allow
+  bench::Constant optimizer_bytes;    ///< read and written for each owned parameter in a step
+  bench::Constant logit_bytes;        ///< read and written for each logit, forward and backward, beside the GEMMs
+  bench::Constant elementwise;        ///< bytes of norms, activations and sums against perfectly fused ones
 };
 
 /// "triax", then those of the published measurements.

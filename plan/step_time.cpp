@@ -15,6 +15,13 @@ double beside(double transfer_s, double compute_s, double contention) {
   return transfer_s - covered + covered * contention;
 }
 
+/// A gather or reduction of sharded weights, no faster than the program issues it.
+double shard_s(const Pricing& p, Operation operation, const GroupPlace& place, double bytes) {
+  const double time = p.collectives.time_s(operation, place, bytes);
+  const double rate = p.software.shard_bytes_per_s.value;
+  return rate > 0 ? std::max(time, bytes / rate) : time;
+}
+
 /// Gathers and reductions inside the passes.
 void add_sharding(const Pricing& p, const StepShape& s, LayerCosts& costs) {
   if (s.zero < 2 || s.data <= 1) return;
@@ -23,13 +30,13 @@ void add_sharding(const Pricing& p, const StepShape& s, LayerCosts& costs) {
   const ShapeParameters parameters = parameters_of(s);
   const auto gradient =
       static_cast<double>(p.software.gradient_bytes > 0 ? p.software.gradient_bytes : s.gradient_bytes);
-  const double reduce = p.collectives.time_s(Operation::ReduceScatter, place, gradient * parameters.layer);
+  const double reduce = shard_s(p, Operation::ReduceScatter, place, gradient * parameters.layer);
   const double backward_s =
       costs.layer.recompute.total() + costs.layer.backward_input.total() + costs.layer.backward_weight.total();
   double again = 0;
   if (s.zero == 3) {
     const double gather =
-        p.collectives.time_s(Operation::AllGather, place, static_cast<double>(s.gather_bytes) * parameters.layer);
+        shard_s(p, Operation::AllGather, place, static_cast<double>(s.gather_bytes) * parameters.layer);
     costs.gather_forward_s = s.overlap_param_gather ? beside(gather, costs.layer.forward.total(), contention) : gather;
     costs.gather_first_s = p.collectives.time_s(
         Operation::AllGather, place, static_cast<double>(s.gather_bytes) * (parameters.layer + parameters.embedding));
@@ -39,7 +46,7 @@ void add_sharding(const Pricing& p, const StepShape& s, LayerCosts& costs) {
   const double hidden = again + (s.overlap_grad_reduce ? reduce : 0);
   costs.gather_backward_s += beside(hidden, backward_s, contention) + (s.overlap_grad_reduce ? 0 : reduce);
   costs.reduce_last_s =
-      p.collectives.time_s(Operation::ReduceScatter, place, gradient * (parameters.layer + parameters.embedding));
+      shard_s(p, Operation::ReduceScatter, place, gradient * (parameters.layer + parameters.embedding));
 }
 
 /// One micro-batch on one position.
@@ -73,10 +80,11 @@ PositionTime position_time(const Pricing& p, const StepShape& s, const LayerCost
   if (position == 0) add(c.embedding, 1);
   if (position == s.pipeline - 1) add(c.head, 1);
   const double device = t.total();
-  if (host > device) {
-    t.host = host - device;
-    t.forward *= host / device;
-    t.weight *= host / device;
+  const double both = with_host(p.software, device, host);
+  if (both > device) {
+    t.host = both - device;
+    t.forward *= both / device;
+    t.weight *= both / device;
   }
   return t;
 }
@@ -115,6 +123,14 @@ double messages(const StepShape& s, double c) {
 }
 
 }  // namespace
+
+double with_host(const Software& software, double device_s, double host_s) {
+  if (host_s <= 0 || device_s <= 0) return std::max(device_s, host_s);
+  const double n = software.host_norm.value;
+  if (n <= 0) return std::max(device_s, host_s);
+  const double longer = std::max(device_s, host_s);
+  return longer * std::pow(1 + std::pow(std::min(device_s, host_s) / longer, n), 1 / n);
+}
 
 LayerCosts layer_costs(const Pricing& p, const StepShape& s) {
   LayerCosts costs{layer_times(p, s), embedding_times(p, s), head_times(p, s)};

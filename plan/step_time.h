@@ -37,6 +37,8 @@ struct StepTime {
 StepTime step_time(const Pricing& pricing, const StepShape& shape, const LayerCosts& costs);
 StepTime step_time(const Pricing& pricing, const StepShape& shape);
 
+/// Device and host side by side: the longer where launches and kernels are even, more where they are not.
+double with_host(const Software& software, double device_s, double host_s);
 /// Seconds of one message between neighbouring stages.
 double message_time(const Pricing& pricing, const StepShape& shape);
 /// Seconds of the reduction of `parameters` gradients over dp, of the gather of as many weights, both once a step.
