@@ -16,6 +16,7 @@ int plan_command(const std::vector<std::string>& args);
 int program_command(const std::vector<std::string>& args);
 int report_command(const std::vector<std::string>& args);
 int sample_command(const std::vector<std::string>& args);
+int sim_command(const std::vector<std::string>& args);
 int sweep_command(const std::vector<std::string>& args);
 int topo_command(const std::vector<std::string>& args);
 int trace_command(const std::vector<std::string>& args);

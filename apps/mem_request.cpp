@@ -71,59 +71,13 @@ void set_zero(MemRequest& r, int64_t d) {
   if (r.grads_in_bf16) r.terms.gradients = plan::GradientStorage::Bf16;
 }
 
-int64_t replicas_of(const MemRequest& r) {
-  const comm::GridShape& grid = r.options.parallel.grid;
-  const int64_t model_ranks = int64_t{grid.tensor} * grid.context * grid.pipeline;
-  if (r.world == 0) return std::max<int64_t>(r.data_parallel, 1);
-  if (r.world % model_ranks != 0 || (r.data_parallel > 0 && r.data_parallel * model_ranks != r.world)) {
-    throw ConfigError(fmt::format("--world-size {}: must be tp x pp x d = {} x {}; nearest: {}", r.world, model_ranks,
-                                  r.data_parallel > 0 ? std::to_string(r.data_parallel) : "a whole number",
-                                  r.data_parallel > 0 ? std::to_string(r.data_parallel * model_ranks)
-                                                      : io::nearest_multiples(model_ranks, r.world)));
-  }
-  return r.world / model_ranks;
-}
-
-void set_batch(MemRequest& r, int64_t d) {
-  io::BatchOptions& batch = r.options.batch;
-  if (batch.micro_batch_size == 0) {
-    batch.micro_batch_size = 1;
-    r.notes.push_back("--micro-batch-size is not given: 1");
-  }
-  if (r.options.parallel.schedule == parallel::ScheduleKind::Csv && r.num_micro_batches == 0) {
-    r.num_micro_batches = io::schedule_options_of(r.options).num_micro_batches;
-  }
-  const int64_t per_pass = batch.micro_batch_size * d;
-  if (r.num_micro_batches > 0) {
-    if (r.parsed.given("global-batch-size") && batch.global_batch_size != r.num_micro_batches * per_pass) {
-      throw ConfigError(
-          fmt::format("--num-microbatches {}: x micro-batch {} x {} replicas is not --global-batch-size "
-                      "{}; give one of the two",
-                      r.num_micro_batches, batch.micro_batch_size, d, batch.global_batch_size));
-    }
-    batch.global_batch_size = r.num_micro_batches * per_pass;
-  } else if (batch.global_batch_size == 0) {
-    if (r.options.parallel.grid.pipeline > 1) {
-      throw ConfigError("--num-microbatches: is required with a pipeline (or --global-batch-size)");
-    }
-    r.notes.push_back("--num-microbatches is not given: 1");
-  }
-}
-
-bool names_model(const MemRequest& r) {
-  const model::ModelConfig& m = r.options.model;
-  return r.parsed.given("model") || m.num_layers > 0 || m.hidden_size > 0 || m.num_attention_heads > 0;
-}
-
 }  // namespace
 
 std::vector<OptionEntry> mem_entries(MemRequest& r) {
   std::vector<OptionEntry> all = {
       number_of_parameters(r),
-      count_entry("data-parallel-size", "replicas d; default 1", 1, r.data_parallel),
-      count_entry("world-size", "ranks; gives d as ranks / (tp pp)", 1, r.world),
-      count_entry("num-microbatches", "micro-batches m of a step and replica", 1, r.num_micro_batches),
   };
+  for (OptionEntry& entry : rank_entries(r.ranks)) all.push_back(std::move(entry));
   // The trainer refuses it: only the formula knows gradients in bf16.
   all.push_back(
       switch_entry("grad-reduce-in-bf16", "gradients are stored in bf16: 2 bytes each, not 4", r.grads_in_bf16));
@@ -140,29 +94,17 @@ void read_mem_request(const std::vector<std::string>& args, MemRequest& r) {
   if (r.parsed.help || r.describe) return;
   r.options = r.parsed.options;
   r.notes = r.parsed.notes;
-  const int64_t d = replicas_of(r);
+  const int64_t d = replicas_of(r.ranks, r.options.parallel.grid);
   set_zero(r, d);
   if (r.num_parameters > 0) {
-    if (names_model(r)) {
+    if (names_model(r.parsed)) {
       throw ConfigError("--num-parameters: stands for a model without dimensions; leave out either it or the model");
     }
     return;
   }
-  if (!names_model(r)) {
-    throw ConfigError(
-        "mem: needs a model: --model NAME (--list-models), its dimensions (--num-layers, --hidden-size, "
-        "--num-attention-heads, --seq-length, --vocab-size), or --num-parameters");
-  }
-  if (r.options.model.vocab_size == 0) {
-    throw ConfigError("--vocab-size is not given: the number of token ids, or a named model with --model");
-  }
-  set_batch(r, d);
-  const comm::GridShape& grid = r.options.parallel.grid;
-  const int64_t ranks = d * grid.tensor * grid.context * grid.pipeline;
-  if (ranks > io::kMostRanks) {
-    throw ConfigError(fmt::format("{} ranks: tp x pp x d must be at most {}", ranks, io::kMostRanks));
-  }
-  io::resolve(r.options, static_cast<int>(ranks), io::Purpose::Plan);
+  require_model("mem: needs a model, or --num-parameters", r.parsed);
+  set_batch(r.parsed, r.ranks, d, r.options, r.notes);
+  resolve_for(d, r.options);
 }
 
 std::string trainer_options(const MemRequest& r, io::RunOptions& options) {

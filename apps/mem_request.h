@@ -7,15 +7,15 @@
 #include <vector>
 
 #include "apps/entry_makers.h"
+#include "apps/virtual_ranks.h"
 #include "plan/memory_report.h"
 
 namespace triax::apps {
 
 struct MemRequest {
   io::ParsedOptions parsed;
-  // As given; 0 or empty: not given.
-  int64_t num_micro_batches = 0, data_parallel = 0, world = 0;
-  int64_t num_parameters = 0;
+  RankWords ranks;
+  int64_t num_parameters = 0;  ///< 0: not given
   bool grads_in_bf16 = false;
   plan::MemoryTerms terms;
   std::string exact = "auto";

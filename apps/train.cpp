@@ -16,6 +16,9 @@
 #include "base/log.h"
 #include "io/trace/blame.h"
 #include "model/presets.h"
+#include "plan/cost_model.h"
+#include "plan/hardware_choice.h"
+#include "plan/hardware_presets.h"
 #include "train/training_run.h"
 
 namespace triax::apps {
@@ -64,11 +67,29 @@ constexpr std::chrono::milliseconds kSettleLost(1000);
   session.abort(static_cast<int>(ExitCode::RunTime));
 }
 
+/// --hw with the virtual clock: op times as `triax sim` predicts them.
+void take_machine(train::RunRequest& request) {
+  const io::RunControl& control = request.parsed.options.control;
+  if (control.hardware.empty()) return;
+  if (control.clock != "virtual") {
+    request.parsed.notes.push_back(fmt::format("--hw {}: only --clock virtual uses it", control.hardware));
+    return;
+  }
+  if (request.parsed.given("cost")) {
+    throw ConfigError(
+        fmt::format("--hw {}: and --cost both give the times of ops; leave one of them out", control.hardware));
+  }
+  request.op_costs = [hardware = plan::hardware_of(control.hardware)](const io::RunOptions& options) {
+    return plan::costs_of(options, hardware).table;
+  };
+}
+
 int run_on_ranks(comm::MpiSession& session, RankName& name, train::RunRequest& request,
                  const std::vector<io::OptionEntry>& extra, const std::vector<std::string>& args) {
   // What concerns the run as a whole is said by rank 0 alone.
   init_log(session.rank() == 0 ? "info" : "error", session.rank() == 0 ? "" : fmt::format("rank {}", session.rank()));
   request.parsed = io::parse_options(args, extra);
+  take_machine(request);
   train::DataFacts facts = train::prepare_options(request, session.size());
   FlightRecorder& flight = *request.flight;
   // Alive until the job ends: unwinding its objects would wait for peers that wait for this rank.
@@ -105,6 +126,10 @@ int train_command(const std::vector<std::string>& args) {
   const auto asked = [&](const char* word) { return std::find(args.begin(), args.end(), word) != args.end(); };
   if (asked("--help") || asked("-h")) {
     fmt::print("{}", io::help_text("mpiexec -n RANKS triax train [options]", extra));
+    return 0;
+  }
+  if (asked("--list-hw")) {
+    fmt::print("{}", plan::list_hardware());
     return 0;
   }
   if (asked("--list-models")) {

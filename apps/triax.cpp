@@ -13,6 +13,7 @@
 #include "base/version.h"
 #include "io/options/options.h"
 #include "model/presets.h"
+#include "plan/hardware_presets.h"
 
 namespace triax::apps {
 namespace {
@@ -31,11 +32,11 @@ constexpr Command kCommands[] = {
     {"topo", "the grid of ranks, its groups, nodes and cores", topo_command},
     {"mem", "memory of every stage of a run, by category, before it runs", mem_command},
     {"plan", "which layout to run on so many devices of a machine, and why", plan_command},
+    {"sim", "time and memory of a run on a machine, before it runs; traces, what-if questions", sim_command},
     {"bench", "collectives over all ranks, by size and algorithm", bench_command},
     {"program", "show, check, export, hash and time the program of a step", program_command},
     {"trace", "summary of a trace; difference of two, op by op; who ended a run", trace_command},
     {"options", "every option; --markdown writes docs/from-megatron.md", options_command},
-    {"sim", "", nullptr},
     {"sweep", "grids of runs and built-in ablations, with tables and figures", sweep_command},
     {"report", "one HTML page of a run, or of several side by side", report_command},
     {"doctor", "", nullptr},
@@ -47,7 +48,7 @@ std::string usage() {
     if (command.run != nullptr) text += fmt::format("  {:<9} {}\n", command.name, command.summary);
   }
   return text +
-         "\n  --list-models, --version, --help\n\n'triax COMMAND --help' lists the options of a command.\n"
+         "\n  --list-models, --list-hw, --version, --help\n\n'triax COMMAND --help' lists the options of a command.\n"
          "Exit codes: 0 done, 2 usage or configuration, 3 infeasible, 4 validation failed, 5 run-time failure,\n"
          "75 stopped before the last iteration with a checkpoint saved.\n";
 }
@@ -84,6 +85,7 @@ int dispatch(const std::vector<std::string>& words) {
   const std::string& name = words[0];
   if (name == "--help" || name == "-h" || name == "help") return fmt::print("{}", usage()), 0;
   if (name == "--version") return fmt::print("{}", version_text()), 0;
+  if (name == "--list-hw") return fmt::print("{}", plan::list_hardware()), 0;
   if (name == "--list-models") return fmt::print("{}", model::list_presets()), 0;
   for (const Command& command : kCommands) {
     if (command.name != name || command.run == nullptr) continue;

@@ -143,8 +143,9 @@ struct RunControl {
   bool check_replicas = false;
   std::string clock = "real";           ///< or "virtual": op times come from `cost` (parallel/virtual_clock.h)
   std::string cost = "F=1,I=1,W=1";     ///< parallel/cost_text.h
+  std::string hardware;                 ///< --hw: name of a machine or its hw.json; empty: none
   double jitter = 0;                    ///< standard deviation of the logarithm of each op's virtual time
-  std::vector<std::string> stragglers;  ///< "replica:position:factor"
+  std::vector<std::string> stragglers;  ///< "replica:position:factor" or "rank=N:factor"
 };
 
 struct RunOptions {

@@ -24,7 +24,7 @@ std::string output_timing(Trainer& trainer, const std::string& directory, Writes
   io::SvgGanttOptions svg;
   svg.title = fmt::format("{} step {}", trainer.program().schedule, iteration);
   svg.unit_ps = is_virtual ? static_cast<double>(trainer.virtual_unit_ps()) : 1e9;
-  svg.unit_name = is_virtual ? "unit" : "ms";
+  svg.unit_name = is_virtual ? trainer.virtual_unit_name() : "ms";
   io::write_text_file(path + ".svg", io::svg_gantt(timeline, svg));
   const std::string files = fmt::format("trace {}.json, picture {}.svg", path, path);
   if (trainer.program().pipeline == 1) return files;  // no pipeline, no bubble

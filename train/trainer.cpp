@@ -129,11 +129,20 @@ void Trainer::build_clock() {
       parallel::parse_costs(options_.control.cost, program_.pipeline, program_.num_micro_batches);
   virtual_costs_ = parallel::make_cost_table(text.costs, program_.pipeline, program_.chunks);
   virtual_unit_ps_ = text.unit_ps;
-  parallel::TimeOptions time;
-  time.jitter = {options_.control.jitter, options_.control.seed};
-  for (const std::string& word : options_.control.stragglers)
-    time.stragglers.push_back(parallel::parse_straggler(word));
-  clock_ = std::make_unique<parallel::VirtualClock>(program_, virtual_costs_, time, grid_->pipeline(), grid_->data());
+  start_clock();
+}
+
+void Trainer::set_virtual_costs(parallel::CostTable table) {
+  if (!clock_) return;
+  virtual_costs_ = std::move(table);
+  virtual_unit_ps_ = 1'000'000'000;
+  virtual_unit_name_ = "ms";
+  start_clock();
+}
+
+void Trainer::start_clock() {
+  clock_ = std::make_unique<parallel::VirtualClock>(program_, virtual_costs_, io::time_options_of(options_),
+                                                    grid_->pipeline(), grid_->data());
   executor_->set_clock(clock_.get());
 }
 

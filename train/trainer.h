@@ -96,8 +96,11 @@ class Trainer final : private StageWork {
   Progress& progress() { return progress_; }
   const Executor& executor() const { return *executor_; }
   const parallel::ScheduleOptions& schedule_options() const { return schedule_options_; }
-  /// --clock virtual: picoseconds that stand for 1 in --cost; 0 with the real clock.
+  /// --clock virtual: op times from this table instead of --cost, from the next step on. Else nothing.
+  void set_virtual_costs(parallel::CostTable table);
+  /// --clock virtual: picoseconds that stand for 1 in --cost (1 ms after set_virtual_costs); 0 with the real clock.
   int64_t virtual_unit_ps() const { return virtual_unit_ps_; }
+  const char* virtual_unit_name() const { return virtual_unit_name_; }
   /// Of the last training step on the virtual clock; all zero with the real one.
   const parallel::StepTimes& virtual_times() const { return virtual_times_; }
   /// Op times of the last training step on all positions of this pipeline, virtual or real; collective over it.
@@ -133,6 +136,7 @@ class Trainer final : private StageWork {
   size_t index_of(const parallel::Op& op) const;
   void refresh_weights();
   void build_clock();
+  void start_clock();
   /// What the update from a step's gradients needs, until the server makes it.
   struct Handed {
     kernels::StepBlock step;
@@ -185,6 +189,7 @@ class Trainer final : private StageWork {
   std::unique_ptr<Executor> executor_, evaluator_;
   parallel::CostTable virtual_costs_;
   int64_t virtual_unit_ps_ = 0;
+  const char* virtual_unit_name_ = "unit";
   std::unique_ptr<parallel::VirtualClock> clock_;
   parallel::StepTimes virtual_times_;
   RunFault* fault_ = nullptr;

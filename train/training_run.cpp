@@ -82,6 +82,7 @@ TrainingRun::TrainingRun(comm::MpiSession& session, RunRequest request, DataFact
       fault_(options().control.inject, session.rank()),
       held_(build()) {
   check_same_program(held_->trainer.program(), held_->grid);
+  if (request_.op_costs) held_->trainer.set_virtual_costs(request_.op_costs(options()));
   open_directory();
   prepare_checkpoints();
   {

@@ -1,6 +1,7 @@
 // `triax train` from resolved options to the exit code: data, trainer, evaluation, saving, stopping, reporting.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,6 +27,8 @@ struct RunRequest {
   std::vector<std::string> command_line;
   EvaluationSplit split = EvaluationSplit::Validation;  ///< of --skip-train
   FlightRecorder* flight = nullptr;                     ///< null: none
+  /// --clock virtual: times of the resolved run's ops; empty: from --cost.
+  std::function<parallel::CostTable(const io::RunOptions&)> op_costs = {};
 };
 
 /// Completes the options (vocabulary from the data's description, with --skip-train the model from the weights) and

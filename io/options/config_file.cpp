@@ -37,7 +37,7 @@ void read_line(const std::string& line, const std::string& where, Origin origin,
     return;
   }
   const std::string& name = match.entry->name;
-  if (name == "config" || name == "help" || name == "list-models") {
+  if (name == "config" || name == "help" || name == "list-models" || name == "list-hw") {
     faults.push_back(fmt::format("{}: {} belongs on the command line", where, key));
     return;
   }

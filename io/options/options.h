@@ -60,6 +60,7 @@ struct ParsedOptions {
   std::vector<std::string> notes;           ///< what a user should be told in the header, one line each
   bool help = false;                        ///< --help was given; nothing else is checked
   bool list_models = false;
+  bool list_hardware = false;
   /// True when the option was given by the user (file or command line).
   bool given(const std::string& name) const;
 };

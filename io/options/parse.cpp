@@ -36,8 +36,9 @@ class Parser {
     for (const Given& given : command_line) {
       if (given.entry->name == "help") parsed_.help = given.values[0] == "true";
       if (given.entry->name == "list-models") parsed_.list_models = given.values[0] == "true";
+      if (given.entry->name == "list-hw") parsed_.list_hardware = given.values[0] == "true";
     }
-    if (parsed_.help || parsed_.list_models) return std::move(parsed_);
+    if (parsed_.help || parsed_.list_models || parsed_.list_hardware) return std::move(parsed_);
     std::vector<Given> all;
     for (const Given& given : command_line) {
       if (given.entry->name == "config") read_config_file(given.values[0], Origin::File, index_, all, faults_);

@@ -140,7 +140,6 @@ std::vector<Row> later_rows() {
   const char* const kLater = "not in this version; leave it out";
   return {
       {"layout-invariant", Switch, Run, kLater},
-      {"hw", Value, Run, "the planner is not in this version; leave it out"},
       {"num-parameters", Value, Model, "name the model with --model or its dimensions"},
   };
 }

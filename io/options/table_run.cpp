@@ -164,15 +164,20 @@ std::vector<OptionEntry> run_entries() {
       check(),
       clock(),
       text_option(
+          "hw", kGroup, "NAME|hw.json", [](auto& o) -> auto& { return o.control.hardware; },
+          "machine (--list-hw) or a file of triax bench: what sim predicts for, where --clock virtual takes op times "
+          "from instead of --cost"),
+      derived_option("list-hw", ValueKind::Switch, kGroup, "", "list the named machines and exit"),
+      text_option(
           "cost", kGroup, "F=1,I=1,...", [](auto& o) -> auto& { return o.control.cost; },
           "--clock virtual: cost of a whole stage for F, I, W (or B), R, OPT, REDUCE_GRAD, P2P, ...; lists give "
           "one value per stage"),
       real_option(
           "jitter", kGroup, {0, 2}, [](auto& o) -> auto& { return o.control.jitter; },
-          "--clock virtual: standard deviation of the logarithm of each op's time"),
+          "standard deviation of the logarithm of each op's time; --clock virtual and sim"),
       list_option(
-          "straggler", kGroup, "R:I:X ...", [](auto& o) -> auto& { return o.control.stragglers; },
-          "--clock virtual: position I of replica R takes X times as long"),
+          "straggler", kGroup, "R:I:X|rank=N:X ...", [](auto& o) -> auto& { return o.control.stragglers; },
+          "position I of replica R, or that of world rank N, takes X times as long; --clock virtual and sim"),
   };
 }
 

@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <fstream>
+#include <optional>
 #include <sstream>
 
 #include "base/error.h"
 #include "io/options/fault_list.h"
+#include "io/options/values.h"
+#include "parallel/cost_text.h"
 #include "parallel/csv_schedule.h"
 
 namespace triax::io {
@@ -135,6 +138,29 @@ parallel::UnitOptions unit_options_of(const RunOptions& options) {
   units.reductions_in_flight = p.overlap_grad_reduce ? 1 : 0;
   units.shards_gradients = p.grid.data > 1 && p.zero_stage >= 2;
   return units;
+}
+
+parallel::TimeOptions time_options_of(const RunOptions& options) {
+  parallel::TimeOptions time;
+  time.jitter = {options.control.jitter, options.control.seed};
+  const comm::GridShape& grid = options.parallel.grid;
+  for (const std::string& word : options.control.stragglers) {
+    if (!word.starts_with("rank=")) {
+      time.stragglers.push_back(parallel::parse_straggler(word));
+      continue;
+    }
+    const size_t colon = std::min(word.find(':'), word.size());
+    const std::optional<int64_t> rank = parse_integer(word.substr(5, colon - std::min<size_t>(colon, 5)));
+    const double factor = colon < word.size() ? parse_real(word.substr(colon + 1)).value_or(0) : 0;
+    if (!rank || *rank < 0 || *rank >= grid.world() || factor <= 0) {
+      throw ConfigError(
+          fmt::format("--straggler {}: must be rank=N:FACTOR with a rank from 0 to {}, for example rank=0:1.5", word,
+                      grid.world() - 1));
+    }
+    const comm::GridCoord coord = comm::coord_of(grid, static_cast<int>(*rank));
+    time.stragglers.push_back({{coord.data, coord.pipeline}, factor});
+  }
+  return time;
 }
 
 parallel::LayerMap layer_map_of(const RunOptions& options) {

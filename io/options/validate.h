@@ -6,6 +6,7 @@
 
 #include "io/run_options.h"
 #include "parallel/shard_plan.h"
+#include "parallel/time_model.h"
 
 namespace triax::io {
 
@@ -34,6 +35,9 @@ parallel::ShardOptions shard_options_of(const RunOptions& options);
 parallel::UnitOptions unit_options_of(const RunOptions& options);
 /// dp ranks of a shard group: --zero-shard-group, or --zero-hpz-partition-size, or all.
 int shard_group_of(const RunOptions& options);
+
+/// --jitter with --seed, --straggler R:I:X or rank=N:X (the lane of world rank N). Throws ConfigError naming the word.
+parallel::TimeOptions time_options_of(const RunOptions& options);
 
 /// The layer map of resolved options.
 parallel::LayerMap layer_map_of(const RunOptions& options);

@@ -143,7 +143,9 @@ void check_schedule_length(const RunOptions& options, int64_t dp, FaultList& fau
     if (!fault.empty()) faults.text(fault);
     if (options.control.clock == "virtual") {
       static_cast<void>(parallel::parse_costs(options.control.cost, schedule.pipeline, schedule.num_micro_batches));
-      for (const std::string& word : options.control.stragglers) static_cast<void>(parallel::parse_straggler(word));
+      RunOptions of_replicas = options;
+      of_replicas.parallel.grid.data = static_cast<int>(dp);
+      static_cast<void>(time_options_of(of_replicas));
     }
   } catch (const ConfigError& error) {
     faults.text(error.what());

@@ -1,0 +1,32 @@
+#include "plan/hardware_choice.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "base/error.h"
+#include "io/options/options.h"
+#include "plan/hardware_presets.h"
+
+namespace triax::plan {
+
+bench::Hardware hardware_of(const std::string& name_or_file) {
+  if (const bench::Hardware* preset = find_hardware(name_or_file)) return *preset;
+  if (name_or_file.find('/') == std::string::npos && !name_or_file.ends_with(".json")) {
+    std::vector<std::string> names;
+    for (const bench::Hardware& hardware : hardware_presets()) names.push_back(hardware.name);
+    const std::string nearest = io::nearest_name(name_or_file, names);
+    throw ConfigError(fmt::format(
+        "--hw {}: no machine of that name; {}", name_or_file,
+        nearest.empty() ? "--list-hw lists them, a file ends in .json" : fmt::format("did you mean {}?", nearest)));
+  }
+  std::ifstream file(name_or_file);
+  std::ostringstream text;
+  if (!(text << file.rdbuf())) {
+    throw ConfigError(fmt::format("--hw {}: cannot be read; triax bench all writes such a file", name_or_file));
+  }
+  return bench::hardware_from_json(text.str(), name_or_file);
+}
+
+}  // namespace triax::plan

@@ -1,0 +1,14 @@
+// The machine that --hw names: a preset or a hw.json.
+#pragma once
+
+#include <string>
+
+#include "bench/hardware.h"
+
+namespace triax::plan {
+
+/// A name of --list-hw, else a file as `triax bench all` writes it (what has a '/' or ends in ".json"). Throws
+/// ConfigError for an unknown name (with the nearest one) and for a file that cannot be read or is none.
+bench::Hardware hardware_of(const std::string& name_or_file);
+
+}  // namespace triax::plan
