@@ -7,6 +7,7 @@
 #include "apps/plan_text.h"
 #include "apps/plan_try.h"
 #include "apps/program_request.h"
+#include "apps/verify_text.h"
 #include "base/error.h"
 #include "plan/hardware_presets.h"
 
@@ -64,7 +65,10 @@ int plan_command(const std::vector<std::string>& args) {
   read_plan_request(args, request);
   if (request.parsed.help) return fmt::print("{}", help()), 0;
   if (request.describe) return fmt::print("{}", kPlanDescription), 0;
-  if (request.list_hw) return fmt::print("{}", plan::list_hardware()), 0;
+  if (request.parsed.list_hardware) return fmt::print("{}", plan::list_hardware()), 0;
+  if (!request.verify.empty()) {
+    return print_verification(request.verify, request.question.hardware, request.format, request.out);
+  }
   if (request.devices.size() > 1) return range_of(request);
   const PlanAnswer answer = answer_of(request.question);
   std::string text;

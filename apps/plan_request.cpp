@@ -216,7 +216,6 @@ std::vector<OptionEntry> plan_entries(PlanRequest& r) {
                    r.hw = text;
                    return {};
                  }),
-      switch_entry("list-hw", "lists the machines known by name", r.list_hw),
       devices_entry("gpus", r),
       devices_entry("world-size", r),
   };
@@ -241,7 +240,7 @@ std::vector<OptionEntry> plan_entries(PlanRequest& r) {
 
 void read_plan_request(const std::vector<std::string>& args, PlanRequest& r) {
   r.parsed = io::parse_options(args, plan_entries(r));
-  if (r.parsed.help || r.parsed.list_models || r.describe || r.list_hw) return;
+  if (r.parsed.help || r.parsed.list_models || r.parsed.list_hardware || r.describe) return;
   r.question.base = r.parsed.options;
   r.notes = r.parsed.notes;
   r.question.hardware = hardware_of(r.hw);

@@ -21,7 +21,7 @@ struct PlanRequest {
   std::string verify;  ///< run directory; empty: none
   std::string emit;    ///< directory; empty: none
   Format format = Format::Table;
-  bool list_hw = false, describe = false;
+  bool describe = false;
   std::string out;
   std::vector<std::string> notes;  ///< values that were assumed
 };

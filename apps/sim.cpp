@@ -4,11 +4,13 @@
 #include "apps/commands.h"
 #include "apps/program_request.h"
 #include "apps/sim_text.h"
+#include "apps/verify_text.h"
 #include "base/error.h"
 #include "io/trace/chrome_trace.h"
 #include "io/trace/gantt.h"
 #include "model/presets.h"
 #include "plan/hardware_presets.h"
+#include "plan/rank_traces.h"
 
 namespace triax::apps {
 namespace {
@@ -38,6 +40,20 @@ void write_pictures(const SimReport& report) {
   write_file(r.svg, svg_gantt(timeline, options));
 }
 
+/// Says on stderr what was written: stdout is the result's.
+void write_traces(const SimReport& report) {
+  const SimRequest& r = report.request;
+  if (!r.hta.empty()) {
+    const int files =
+        plan::write_hta(report.prediction, r.options, r.hardware.devices_per_node, static_cast<int>(r.replica), r.hta);
+    fmt::print(stderr, "{}/rank-*.json.gz: {} of {} ranks\n", r.hta, files, report.prediction.ranks);
+  }
+  if (!r.chakra.empty()) {
+    const int files = plan::write_chakra(report.prediction, r.options, r.chakra);
+    fmt::print(stderr, "{}/triax.*.et, comm_group.json: {} ranks\n", r.chakra, files);
+  }
+}
+
 }  // namespace
 
 int sim_command(const std::vector<std::string>& args) {
@@ -47,9 +63,11 @@ int sim_command(const std::vector<std::string>& args) {
   if (request.parsed.list_models) return fmt::print("{}", model::list_presets()), 0;
   if (request.parsed.list_hardware) return fmt::print("{}", plan::list_hardware()), 0;
   if (request.describe) return fmt::print("{}", kSimDescription), 0;
+  if (!request.verify.empty()) return print_verification(request.verify, request.hardware, request.format, request.out);
   const SimReport report{request, plan::predict(request.options, request.hardware, request.prediction),
                          plan::assumed_that_matter(request.options, request.hardware)};
   write_pictures(report);
+  write_traces(report);
   const std::string text = request.format == Format::Json  ? json_text(report)
                            : request.format == Format::Csv ? csv_text(report)
                                                            : table_text(report);

@@ -6,6 +6,7 @@
 #include "apps/sim_text.h"
 #include "base/version.h"
 #include "io/options/validate.h"
+#include "plan/critical_path.h"
 
 namespace triax::apps {
 namespace {
@@ -98,6 +99,16 @@ ordered_json rates_json(const plan::Prediction& p) {
   return json;
 }
 
+ordered_json path_json(const plan::Prediction& p) {
+  ordered_json list = ordered_json::array();
+  for (const plan::PathShare& share : plan::critical_path(*p.simulated).shares) {
+    list.push_back({{"what", share.what},
+                    {"stage", share.position < 0 ? ordered_json(nullptr) : ordered_json(share.position)},
+                    {"seconds", seconds(share.ps)}});
+  }
+  return list;
+}
+
 ordered_json assumed_json(const SimReport& report) {
   ordered_json list = ordered_json::array();
   for (const plan::AssumedConstant& a : report.assumed) {
@@ -135,6 +146,7 @@ std::string json_text(const SimReport& report) {
                     {"fits", p.fits()}};
   json["traffic"] = {{"tp", p.traffic.tensor}, {"pp", p.traffic.pipeline}, {"dp", p.traffic.data}};
   for (const auto& [name, bytes] : p.traffic.by_link) json["traffic"]["by_link"][name] = bytes;
+  json["critical_path"] = path_json(p);
   json["assumed"] = assumed_json(report);
   json["notes"] = report.request.notes;
   return json.dump(2) + "\n";

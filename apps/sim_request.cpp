@@ -72,6 +72,12 @@ OptionEntry straggler_entry(SimRequest& r) {
   return entry;
 }
 
+OptionEntry directory_entry(const char* name, const char* help, std::string& field) {
+  OptionEntry entry = path_entry(name, help, field);
+  entry.value_name = "DIR";
+  return entry;
+}
+
 plan::ExactScope scope_of(const std::string& word, const io::RunOptions& options) {
   if (word == "all") return plan::ExactScope::All;
   if (word == "ends") return plan::ExactScope::Ends;
@@ -99,6 +105,11 @@ std::vector<OptionEntry> sim_entries(SimRequest& r) {
            path_entry("out", "writes the result there instead of stdout", r.out),
            path_entry("svg", "writes a picture of the step", r.svg),
            path_entry("chrome", "writes a Chrome trace of the step (Perfetto)", r.chrome),
+           directory_entry("hta", "writes a trace per rank as PyTorch's profiler does, for Holistic Trace Analysis",
+                           r.hta),
+           directory_entry("verify", "instead of a prediction: compares it with that finished run, per category",
+                           r.verify),
+           directory_entry("chakra", "writes Chakra execution traces, for ASTRA-sim", r.chakra),
        }) {
     all.push_back(std::move(entry));
   }
@@ -110,11 +121,15 @@ void read_sim_request(const std::vector<std::string>& args, SimRequest& r) {
   if (r.parsed.help || r.parsed.list_models || r.parsed.list_hardware || r.describe) return;
   r.options = r.parsed.options;
   r.notes = r.parsed.notes;
-  require_model("sim: needs a model", r.parsed);
+  if (r.verify.empty()) require_model("sim: needs a model", r.parsed);
   if (r.options.control.hardware.empty()) {
     throw ConfigError("--hw is not given: a machine of --list-hw, or the hw.json of triax bench all");
   }
   r.hardware = plan::scaled(plan::hardware_of(r.options.control.hardware), r.what_if);
+  if (!r.verify.empty()) {
+    if (names_model(r.parsed)) throw ConfigError("--verify: the run's own options are used; leave out the model");
+    return;
+  }
   const int64_t d = replicas_of(r.ranks, r.options.parallel.grid);
   set_batch(r.parsed, r.ranks, d, r.options, r.notes);
   resolve_for(d, r.options);

@@ -24,6 +24,8 @@ struct SimRequest {
   Format format = Format::Table;
   bool describe = false;
   std::string out, svg, chrome;  ///< files; empty: none, stdout
+  std::string verify;            ///< directory of a run; empty: none
+  std::string hta, chakra;       ///< directories; empty: none
 
   // Read from these:
   io::RunOptions options;  ///< resolved

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "io/options/validate.h"
+#include "plan/critical_path.h"
 
 namespace triax::apps {
 
@@ -51,6 +52,13 @@ const char* const kSimDescription =
     "                 description, outside both; bytes: exact where there is one, with runtime\n"
     "traffic          bytes sent per step by all ranks, by axis, and by the innermost link whose domain holds both "
     "ends\n"
+    "--verify         per category: predicted, measured, error. step: median of the run's iterations after 3; the "
+    "parts\n"
+    "                 are of one traced step, mean over stages, their errors relative to that step: compute (with the\n"
+    "                 collectives inside of ops), fill, drain, between (waits for messages), dp_sync, optimizer, "
+    "other\n"
+    "                 (between ops; never predicted). memory: bytes of the fullest rank\n"
+    "critical path    chain of ops and messages that the step waits for from start to end; shares of the step\n"
     "assumed          constants of the machine that nobody measured or published and that the step depends on:\n"
     "                 step_change is the relative change of the step's time when one is 10 % larger\n";
 
@@ -64,7 +72,8 @@ struct Unit {
 Unit time_unit(double step_s) { return step_s >= 1 ? Unit{"s", 1e12} : Unit{"ms", 1e9}; }
 
 Unit memory_unit(const plan::Prediction& p) {
-  const auto most = static_cast<double>(p.stages[static_cast<size_t>(p.fullest)].bytes());
+  const plan::StagePrediction& s = p.stages[static_cast<size_t>(p.fullest)];
+  const auto most = static_cast<double>(s.bytes() - s.runtime_bytes);
   return most >= 0x1p30 ? Unit{"GiB", 0x1p30} : Unit{"MiB", 0x1p20};
 }
 
@@ -169,6 +178,21 @@ std::string traffic_lines(const plan::Traffic& traffic) {
   return text + "\n";
 }
 
+std::string path_line(const plan::Prediction& p) {
+  const plan::CriticalPath path = plan::critical_path(*p.simulated);
+  std::string text = fmt::format("\ncritical path, {} links:", path.ops);
+  constexpr size_t kShown = 6;
+  int64_t rest = path.total_ps();
+  for (size_t i = 0; i < std::min(kShown, path.shares.size()); ++i) {
+    const plan::PathShare& share = path.shares[i];
+    rest -= share.ps;
+    text += fmt::format(" {}{} {:.1f} %,", share.what,
+                        share.position < 0 ? "" : fmt::format(" of stage {}", share.position),
+                        100 * static_cast<double>(share.ps) / static_cast<double>(p.step_ps));
+  }
+  return text + fmt::format(" others {:.1f} %\n", 100 * static_cast<double>(rest) / static_cast<double>(p.step_ps));
+}
+
 std::string assumed_lines(const SimReport& report) {
   if (report.assumed.empty()) return "";
   std::string text = "\nassumed constants that matter (step's change when 10 % larger):\n";
@@ -200,7 +224,7 @@ std::string table_text(const SimReport& report) {
   for (const std::string& note : report.request.notes) text += "note: " + note + "\n";
   text += step_lines(p) + breakdown(p);
   if (p.stages.size() > 1) text += stage_times(p);
-  return text + stage_memory(p) + traffic_lines(p.traffic) + assumed_lines(report);
+  return text + stage_memory(p) + traffic_lines(p.traffic) + path_line(p) + assumed_lines(report);
 }
 
 }  // namespace triax::apps

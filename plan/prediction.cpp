@@ -79,7 +79,7 @@ void add_counts(const io::RunOptions& options, const bench::Hardware& hardware, 
 
 void simulate_step(const parallel::Program& program, int replicas, const Costs& costs, const PredictionOptions& what,
                    Prediction& result) {
-  SimulatedStep step{program, costs.table, {}};
+  SimulatedStep step{program, costs.table, {}, costs.stages};
   parallel::SimulationOptions simulation;
   simulation.replicas = replicas;
   simulation.time = what.time;

@@ -45,6 +45,7 @@ struct SimulatedStep {
   parallel::Program program;
   parallel::CostTable table;
   parallel::Simulation simulation;
+  std::vector<StageParts> parts;  ///< what the table's compute entries consist of
 };
 
 /// A constant that nobody has measured, fitted or published for this machine and that the step's time depends on.

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "io/options/options.h"
 #include "io/options/validate.h"
+#include "plan/critical_path.h"
 #include "plan/hardware_presets.h"
 #include "plan/prediction.h"
 #include "plan/what_if.h"
@@ -108,6 +109,30 @@ TEST(Prediction, golden_1f1b_by_cause) {
   EXPECT_DOUBLE_EQ(prediction.tokens_per_s(), 8.0 * static_cast<double>(options.model.seq_length) / 33e-3);
 }
 
+// All of 1F1B's chain, by hand: F and B of the last stage for every micro-batch, and the way there and back: 4 + 4 of F
+// (1 ms), the rest B (2 ms); with an optimizer of 5 ms behind and 0.25 ms on the wire.
+TEST(CriticalPath, golden_1f1b) {
+  const io::RunOptions options =
+      options_of({"--pipeline-model-parallel-size", "4", "--global-batch-size", "8", "--num-layers", "4"}, 4);
+  Costs costs = uniform_costs(options);
+  for (parallel::PositionCost& cost : costs.table.positions) cost.optimizer_ps = ps(5e-3);
+  const auto sum = [](const CriticalPath& path, const std::string& what) {
+    int64_t total = 0;
+    for (const PathShare& share : path.shares) total += share.what == what ? share.ps : 0;
+    return total;
+  };
+  CriticalPath path = critical_path(*predict(options, selene(), costs).simulated);
+  EXPECT_EQ(path.total_ps(), ps(38e-3));
+  EXPECT_EQ(sum(path, "F") + sum(path, "B"), ps(33e-3));
+  EXPECT_EQ(sum(path, "OPT"), ps(5e-3));
+  costs.table.links = {{ps(0.25e-3), 0}};
+  const Prediction slow = predict(options, selene(), costs);
+  path = critical_path(*slow.simulated);
+  EXPECT_EQ(path.total_ps(), slow.step_ps);
+  EXPECT_EQ(slow.step_ps, ps(38e-3 + 2 * 0.25e-3 * (3 * 8 / 4 + 2)));
+  EXPECT_EQ(sum(path, "message"), ps(2 * 0.25e-3 * (3 * 8 / 4 + 2)));
+}
+
 // Recomputation inside of the backward costs its own time and is named apart; its collectives are tp_comm.
 TEST(Prediction, recomputation_is_inside_of_the_backward) {
   const io::RunOptions options = options_of({"--global-batch-size", "2", "--recompute-granularity", "full",
@@ -160,6 +185,7 @@ TEST(Prediction, parts_sum_to_the_step_for_every_layout) {
     ASSERT_TRUE(p.simulated);
     EXPECT_EQ(p.step_ps, p.simulated->simulation.makespan_ps);
     EXPECT_EQ(p.time.total(), p.step_ps);
+    EXPECT_EQ(critical_path(*p.simulated).total_ps(), p.step_ps);
     for (size_t i = 0; i < p.stages.size(); ++i) {
       const TimeSplit& t = p.stages[i].time;
       const parallel::StageTimes& s = p.simulated->simulation.stages[i];
