@@ -22,9 +22,10 @@ using io::ChakraType;
 using parallel::Op;
 using parallel::OpKind;
 
+/// ASTRA-sim reads names of groups as numbers: 1 + axis x ranks + first rank of the group; axis 0 tp, 1 dp, 2 pp.
 std::string group_name(const comm::GridShape& grid, int rank, Axis axis) {
-  const std::vector<int> ranks = comm::group_of(grid, rank, axis);
-  return fmt::format("{}_{}", name_of(axis), ranks.front());
+  const int number = axis == Axis::Tensor ? 0 : axis == Axis::Data ? 1 : 2;
+  return std::to_string(1 + number * grid.world() + comm::group_of(grid, rank, axis).front());
 }
 
 /// What all ranks of a position share.

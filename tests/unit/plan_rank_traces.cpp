@@ -117,8 +117,8 @@ TEST(Chakra, ranks_meet) {
     EXPECT_EQ(sends, receives);
     EXPECT_FALSE(sends.empty());
     for (const auto& [group, count] : members) EXPECT_EQ(count, 2) << group;
-    EXPECT_TRUE(collectives.contains("dp_0"));
-    EXPECT_TRUE(collectives.contains("tp_0"));
+    EXPECT_TRUE(collectives.contains("9"));
+    EXPECT_TRUE(collectives.contains("1"));
   }
 }
 
