@@ -204,7 +204,7 @@ void measure_gemms(Operands& operands, const TimingOptions& timing, const Budget
     std::vector<std::function<void()>> calls;
     for (const GemmPoint& point : batch) calls.push_back(gemm_call(operands, point));
     const std::vector<Statistics> times = time_cases(calls, timing, group);
-    for (size_t i = 0; i < batch.size(); ++i) batch[i].time_s = times[i].median_s;
+    for (size_t i = 0; i < batch.size(); ++i) batch[i].time_s = undisturbed_s(times[i]);
   });
 }
 
@@ -215,7 +215,7 @@ void measure_kernels(Operands& operands, const TimingOptions& timing, const Budg
     for (const KernelPoint& point : batch) calls.push_back(kernel_call(operands, point, heads_of_call(point)));
     const std::vector<Statistics> times = time_cases(calls, timing, group);
     for (size_t i = 0; i < batch.size(); ++i) {
-      batch[i].time_s = times[i].median_s / static_cast<double>(heads_of_call(batch[i]));
+      batch[i].time_s = undisturbed_s(times[i]) / static_cast<double>(heads_of_call(batch[i]));
     }
   });
 }

@@ -69,7 +69,7 @@ void measure_groups(const Measuring& m, int size, const std::vector<DType>& dtyp
       }
       const std::vector<Statistics> times = time_cases(calls, m.timing, &grid.world());
       for (size_t i = 0; i < times.size(); ++i) {
-        out.push_back({operation, size, nodes, exchanges[i]->size_bytes(), times[i].median_s, dtype});
+        out.push_back({operation, size, nodes, exchanges[i]->size_bytes(), undisturbed_s(times[i]), dtype});
       }
     }
   }
@@ -102,8 +102,8 @@ void measure_messages(const Measuring& m, std::vector<CollectivePoint>& out) {
   }
   const std::vector<Statistics> times = time_cases(calls, m.timing, &grid.world());
   for (size_t i = 0; i < times.size(); ++i) {
-    out.push_back({Operation::Send, 2, nodes, static_cast<int64_t>(buffers[i].size_bytes()), times[i].median_s / 2,
-                   DType::Float32});
+    out.push_back({Operation::Send, 2, nodes, static_cast<int64_t>(buffers[i].size_bytes()),
+                   undisturbed_s(times[i]) / 2, DType::Float32});
   }
 }
 

@@ -49,6 +49,11 @@ Statistics statistics(std::vector<double> seconds) {
   return s;
 }
 
+double undisturbed_s(const Statistics& time) {
+  constexpr double kScatter = 0.1;
+  return time.cv > kScatter ? time.min_s : time.median_s;
+}
+
 std::vector<std::vector<size_t>> random_orders(size_t count, int rounds, uint64_t seed) {
   std::vector<std::vector<size_t>> orders;
   for (int round = 0; round < rounds; ++round) {

@@ -19,6 +19,10 @@ struct Statistics {
 /// Takes any order. All zero of no samples. The median of an even number is the mean of the two in the middle.
 Statistics statistics(std::vector<double> seconds);
 
+/// What a table takes of the samples: the median; where they scatter by more than a tenth (cv), other programs had the
+/// cores, which only ever adds, so the shortest.
+double undisturbed_s(const Statistics& time);
+
 /// Orders of `count` cases, one for each round: permutations drawn from Philox(seed), the same on all ranks.
 std::vector<std::vector<size_t>> random_orders(size_t count, int rounds, uint64_t seed);
 

@@ -30,6 +30,8 @@ TEST(Statistics, are_nearest_rank_and_take_any_order) {
   EXPECT_EQ(two.p95_s, 3);
   EXPECT_DOUBLE_EQ(two.cv, 0.5);
   EXPECT_EQ(statistics({}).samples, 0);
+  EXPECT_EQ(undisturbed_s(two), 1);
+  EXPECT_EQ(undisturbed_s(statistics({10, 10.1, 10.2})), 10.1);
 }
 
 TEST(Orders, are_permutations_that_differ) {
