@@ -146,8 +146,9 @@ class Supervisor {
   }
 
   int end_job(const std::string& reason) {
-    std::this_thread::sleep_for(kSettle);
     const FlightHeader& h = header();
+    // What all were asked to do, rank 0 says first, and ends the job.
+    std::this_thread::sleep_for(asked_ != 0 && h.rank != 0 ? kOthersReport / 2 : kSettle);
     std::string text;
     if (file_ != nullptr) text = io::claim_failure_report(run_directory_of(h));
     const bool reports = file_ == nullptr || !text.empty();

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "comm/progress.h"
+#include "comm/running_time.h"
 
 namespace triax::comm {
 
@@ -35,11 +36,11 @@ struct EventWait {
       yield();
       if (ready()) return true;
     }
-    const Stopwatch watch;
+    RunningTime running;
     while (true) {
       const uint32_t seen = event.word.load(std::memory_order_seq_cst);
       if (ready()) return true;
-      if (watch.elapsed_s() > timeout_s || progress->cancelled()) return false;
+      if (running.elapsed_s() > timeout_s || progress->cancelled()) return false;
       sleep(event, seen);
     }
   }

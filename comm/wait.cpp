@@ -52,7 +52,7 @@ bool Backoff::pause() {
     nanosleep(&time, nullptr);
   }
   const bool cancelled = progress_ != nullptr && progress_->cancelled();
-  return !cancelled && watch_.elapsed_s() < timeout_s_;
+  return !cancelled && running_.elapsed_s() < timeout_s_;
 }
 
 void wait_all(std::span<MPI_Request> requests, std::span<const int> peers, const GroupInfo& group, Operation op,

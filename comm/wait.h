@@ -11,6 +11,7 @@
 #include "comm/communicator.h"
 #include "comm/ledger.h"
 #include "comm/progress.h"
+#include "comm/running_time.h"
 
 namespace triax::comm {
 
@@ -43,6 +44,7 @@ class Backoff {
  private:
   double timeout_s_;
   const Progress* progress_;
+  RunningTime running_;
   Stopwatch watch_;
   int polls_ = 0;
 };

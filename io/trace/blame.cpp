@@ -123,8 +123,8 @@ Blame blame_of(const Fault& fault, std::vector<int> also) {
 }  // namespace
 
 const char* name_of(Verdict verdict) {
-  constexpr std::array kNames{"completed", "stopped", "running",  "died",      "failed",
-                              "halted",    "stuck",   "deadlock", "killed all"};
+  constexpr std::array kNames{"completed", "stopped", "interrupted", "running",  "died",
+                              "failed",    "halted",  "stuck",       "deadlock", "killed all"};
   return kNames[static_cast<size_t>(verdict)];
 }
 
@@ -138,7 +138,11 @@ Blame find_blame(const std::vector<FlightRank>& ranks) {
   const bool whole = static_cast<int>(ranks.size()) == world;
   if (whole && all_of(ranks, [](const FlightRank& r) { return r.completed; })) return {Verdict::Completed, -1, "", {}};
   std::vector<int> also;
-  if (const auto fault = first_fault(ranks, also)) return blame_of(*fault, also);
+  if (const auto fault = first_fault(ranks, also)) {
+    const auto asked = std::count_if(ranks.begin(), ranks.end(), ended_by_request);
+    if (ended_by_request(*fault->rank) && 2 * asked > world) return {Verdict::Interrupted, -1, "", {}};
+    return blame_of(*fault, also);
+  }
   if (const auto fault = halted(ranks)) return blame_of(*fault, {});
   if (all_of(ranks, [](const FlightRank& r) { return r.leaving == 75; })) return {Verdict::Stopped, -1, "", {}};
   const bool told =

@@ -10,15 +10,16 @@
 namespace triax::io {
 
 enum class Verdict {
-  Completed,  ///< all ranks reached the end
-  Stopped,    ///< left on request, with a checkpoint
-  Running,    ///< nothing has failed
-  Died,       ///< killed by a signal, or left early
-  Failed,     ///< an error of its own
-  Halted,     ///< stopped by a signal and not continued
-  Stuck,      ///< the others waited for it in vain, while it waited for nobody
-  Deadlock,   ///< all wait for each other; the rank named is the one that came least far
-  KilledAll   ///< no rank's end was recorded: the job was killed from outside; the rank named is a guess
+  Completed,    ///< all ranks reached the end
+  Stopped,      ///< left on request, with a checkpoint
+  Interrupted,  ///< most ranks were ended by SIGINT, SIGTERM or SIGHUP: somebody wanted that
+  Running,      ///< nothing has failed
+  Died,         ///< killed by a signal, or left early
+  Failed,       ///< an error of its own
+  Halted,       ///< stopped by a signal and not continued
+  Stuck,        ///< the others waited for it in vain, while it waited for nobody
+  Deadlock,     ///< all wait for each other; the rank named is the one that came least far
+  KilledAll     ///< no rank's end was recorded: the job was killed from outside; the rank named is a guess
 };
 const char* name_of(Verdict verdict);
 

@@ -1,12 +1,10 @@
 #include "io/trace/flight.h"
 
 #include <fmt/format.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -28,11 +26,17 @@ std::string text_of(const std::array<char, kSize>& text) {
 
 double seconds(int64_t ns) { return static_cast<double>(ns) * kNanosecond; }
 
-/// A process of this host that has ended. One that has the number by now is another of the same host: a guess.
+/// A process of this host that has ended, waited for or not. One that has its number by now is taken for it.
 bool is_gone(const FlightRank& r) {
   std::array<char, 256> here{};
   gethostname(here.data(), here.size() - 1);
-  return r.host == here.data() && ::kill(r.pid, 0) != 0 && errno == ESRCH;
+  if (r.host != here.data()) return false;
+  std::ifstream file(fmt::format("/proc/{}/stat", r.pid));
+  std::string stat;
+  if (!std::getline(file, stat)) return true;
+  const size_t name_end = stat.rfind(')');  // "pid (name) state ..."
+  return name_end != std::string::npos && name_end + 2 < stat.size() &&
+         (stat[name_end + 2] == 'Z' || stat[name_end + 2] == 'X');
 }
 
 FlightRank rank_of(const FlightHeader& h, const std::string& path) {

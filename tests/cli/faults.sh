@@ -115,6 +115,19 @@ code=$?
 [ $code -eq 5 ] || fault "SIGTERM after a rank stopped: exit code $code: $(cat late.err)"
 grep -q '^at fault: rank 2 .* was stopped by signal 19 (SIGSTOP)' late.err || fault "the stopped rank is not named: $(cat late.err)"
 
+# A job that is suspended as a whole for longer than the deadline, and continued, has lost nobody.
+all_of() { local p; for p in "$@"; do echo "$p"; all_of $(pgrep -P "$p"); done; }
+launch dp4 suspended --inject slow:0:20 --train-iters 40 &
+job=$!
+for _ in $(seq 200); do grep -q '"iteration":2,' suspended/metrics.jsonl 2>/dev/null && break; sleep 0.05; done
+# shellcheck disable=SC2046
+all=$(all_of $(pgrep -P "$(pgrep -P $job)"))
+# shellcheck disable=SC2086
+kill -STOP $all && sleep $((deadline_s + 2)) && kill -CONT $all
+wait $job
+code=$?
+[ $code -eq 0 ] || fault "suspended and continued: exit code $code: $(cat suspended.err)"
+
 # Without parents the survivors report.
 launch dp4 alone --inject fault:hang:backward:1:2 --no-supervisor
 code=$?

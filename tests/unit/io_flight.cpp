@@ -179,6 +179,16 @@ TEST_F(BlameTest, the_first_death_counts_not_those_that_the_launcher_brought_abo
                         "  at step 3 op 5 F micro-batch 1; last step completed: 2\n"));
 }
 
+TEST_F(BlameTest, nobody_is_at_fault_when_somebody_ended_the_job) {
+  end(2, EndKind::Signalled, SIGINT, 5.0);
+  expect(Verdict::Died, 2, "SIGINT");  // one rank alone
+  end(0, EndKind::Signalled, SIGINT, 5.0);
+  end(1, EndKind::Signalled, SIGINT, 5.0);
+  expect(Verdict::Interrupted, -1, "");
+  end(3, EndKind::Signalled, SIGSEGV, 5.1);
+  expect(Verdict::Died, 3, "SIGSEGV");
+}
+
 TEST_F(BlameTest, leaving_with_0_before_the_end_is_a_death) {
   end(1, EndKind::Exited, 0, 2);
   expect(Verdict::Died, 1, "left with exit code 0");
