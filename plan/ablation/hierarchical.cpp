@@ -36,7 +36,7 @@ double formula_across(const std::string& algorithm, const io::RunOptions& o, int
   const double n = o.parallel.grid.data, r = n / k;
   const double bytes = static_cast<double>(model::rank_parameters(o.model, 1, io::layer_map_of(o), 0)) *
                        static_cast<double>(size_of(io::state_dtype(o.control.precision)));
-  if (algorithm == "ring") return 2 * (n - 1) / n * bytes * k / n;
+  if (algorithm == "ring") return k == 1 ? 0 : 2 * (n - 1) / n * bytes * k / n;
   if (algorithm == "hierarchical") return 2 * (k - 1.0) / k * bytes / r;
   return NAN;  // of the others nothing is claimed
 }
