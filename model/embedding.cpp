@@ -42,7 +42,10 @@ void Embedding::backward_input(State& state, const parallel::MicroBatch& batch, 
 
 void Embedding::backward_weight(State& state, const parallel::MicroBatch& batch) const {
   const Tensor dy = state.doutput.view(c_->dtype, {c_->local_tokens(), model_->hidden_size});
-  vocab_.backward_weight(batch.token, dy, store_->at(word_).grad);
+  // The head that shares the table writes it first; should it not have, nothing is there to add to.
+  const Tensor dword = store_->at(word_).grad;
+  if (store_->accumulation(word_) == kernels::Accumulate::No) c_->device->fill(dword, 0);
+  vocab_.backward_weight(batch.token, dy, dword);
   if (model_->position == PositionType::Learned) {
     c_->device->embedding_backward(local_index(*c_, batch).position, dy, 0, store_->at(position_).grad);
   }

@@ -25,12 +25,14 @@ Head::Head(const ModelConfig& model, const parallel::LayerContext& context, para
   if (word) {
     weight_ = *word;
     store.share(*word);
+    store.first_grad_by_product(weight_);
     return;
   }
   parallel::Parameter p = ParameterFactory(model, context)
                               .vocab_matrix(model.tie_embeddings ? "model.embed_tokens.weight" : "lm_head.weight");
   p.tied = p.tied_copy = model.tie_embeddings;
   weight_ = store.add({std::move(p)});
+  store.first_grad_by_product(weight_);
 }
 
 parallel::LinearWeights Head::weights() const {
@@ -64,7 +66,9 @@ Buffer Head::backward_input(State& state, const parallel::MicroBatch& batch, par
 }
 
 void Head::backward_weight(State& state) const {
-  projection_.backward_weight(weights(), state.normed.view(c_->dtype, {c_->local_tokens(), model_->hidden_size}),
+  parallel::LinearWeights w = weights();
+  w.accumulate = store_->accumulation(weight_);
+  projection_.backward_weight(w, state.normed.view(c_->dtype, {c_->local_tokens(), model_->hidden_size}),
                               state.logits.view(c_->dtype, {c_->tokens(), range_.rows}));
   state.clear();
 }

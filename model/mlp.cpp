@@ -25,6 +25,8 @@ Mlp::Mlp(const ModelConfig& model, const parallel::LayerContext& context, parall
   if (model.add_bias_linear) expand_bias_ = store.add(std::move(biases));
   const std::string out = name + (gated ? ".down_proj" : ".fc2");
   contract_weight_ = store.add({make.row_weight(out + ".weight", h, f)});
+  store.first_grad_by_product(expand_weight_);
+  store.first_grad_by_product(contract_weight_);
   if (model.add_bias_linear) contract_bias_ = store.add({make.replicated_vector(out + ".bias", h, InitKind::Zeros)});
 }
 
@@ -92,9 +94,13 @@ Buffer Mlp::backward_input(State& state, Buffer doutput, parallel::WeightGradien
 
 void Mlp::backward_weight(State& state) const {
   const int64_t T = c_->tokens();
-  contract_.backward_weight(contract_weights(), state.activated.view(c_->dtype, {T, width()}),
+  LinearWeights contract = contract_weights();
+  LinearWeights expand = expand_weights();
+  contract.accumulate = store_->accumulation(contract_weight_);
+  expand.accumulate = store_->accumulation(expand_weight_);
+  contract_.backward_weight(contract, state.activated.view(c_->dtype, {T, width()}),
                             state.doutput.view(c_->dtype, {T, model_->hidden_size}));
-  expand_.backward_weight(expand_weights(), state.input.view(c_->dtype, {c_->local_tokens(), model_->hidden_size}),
+  expand_.backward_weight(expand, state.input.view(c_->dtype, {c_->local_tokens(), model_->hidden_size}),
                           state.dexpanded.view(c_->dtype, {T, expanded_width()}));
   state.clear();
 }

@@ -49,6 +49,8 @@ SelfAttention::SelfAttention(const ModelConfig& model, const parallel::LayerCont
                            kv(make.column_bias(name + ".v_proj.bias", model.kv_size(), kb, kn))});
   }
   projection_weight_ = store.add({make.row_weight(name + ".o_proj.weight", h, model.query_size())});
+  store.first_grad_by_product(qkv_weight_);
+  store.first_grad_by_product(projection_weight_);
   if (model.add_bias_linear) {
     projection_bias_ = store.add({make.replicated_vector(name + ".o_proj.bias", h, InitKind::Zeros)});
   }
@@ -161,9 +163,13 @@ Buffer SelfAttention::backward_input(State& state, const parallel::MicroBatch& b
 void SelfAttention::backward_weight(State& state) const {
   const int64_t T = c_->tokens();
   const int64_t cols = share_.query_count * model_->kv_channels;
-  projection_.backward_weight(projection_weights(), state.output.view(c_->dtype, {T, cols}),
+  LinearWeights projection = projection_weights();
+  LinearWeights qkv = qkv_weights();
+  projection.accumulate = store_->accumulation(projection_weight_);
+  qkv.accumulate = store_->accumulation(qkv_weight_);
+  projection_.backward_weight(projection, state.output.view(c_->dtype, {T, cols}),
                               state.doutput.view(c_->dtype, {T, model_->hidden_size}));
-  qkv_.backward_weight(qkv_weights(), state.input.view(c_->dtype, {c_->local_tokens(), model_->hidden_size}),
+  qkv_.backward_weight(qkv, state.input.view(c_->dtype, {c_->local_tokens(), model_->hidden_size}),
                        state.dqkv.view(c_->dtype, {T, qkv_cols()}));
   state.clear();
 }

@@ -27,7 +27,7 @@ Buffer ColumnParallelLinear::backward_input(const LinearWeights& w, Tensor dy) c
 void ColumnParallelLinear::backward_weight(const LinearWeights& w, Tensor x, Tensor dy) const {
   const Buffer gathered = gather_tokens(*c_, x);
   const Tensor input = gathered ? gathered.view(c_->dtype, {c_->tokens(), x.cols()}) : x;  // [T, in]
-  c_->device->gemm({dy, input, w.dweight, Transpose::Yes, Transpose::No, Accumulate::Yes, {}});
+  c_->device->gemm({dy, input, w.dweight, Transpose::Yes, Transpose::No, w.accumulate, {}});
   if (w.dbias) c_->device->bias_backward(dy, w.dbias);
 }
 
@@ -48,7 +48,7 @@ Buffer RowParallelLinear::backward_input(const LinearWeights& w, Tensor dy) cons
 }
 
 void RowParallelLinear::backward_weight(const LinearWeights& w, Tensor x, Tensor dy) const {
-  c_->device->gemm({dy, x, w.dweight, Transpose::Yes, Transpose::No, Accumulate::Yes, {}});
+  c_->device->gemm({dy, x, w.dweight, Transpose::Yes, Transpose::No, w.accumulate, {}});
 }
 
 }  // namespace triax::parallel

@@ -9,8 +9,9 @@ namespace triax::parallel {
 
 /// Weights and gradients of a linear layer as this rank holds them; bias and dbias may be empty.
 struct LinearWeights {
-  Tensor weight, bias;    ///< compute dtype
-  Tensor dweight, dbias;  ///< gradient dtype, accumulated
+  Tensor weight, bias;                                        ///< compute dtype
+  Tensor dweight, dbias;                                      ///< gradient dtype, accumulated
+  kernels::Accumulate accumulate = kernels::Accumulate::Yes;  ///< No: dweight is overwritten
 };
 
 /// Y = X A^T + b with A cut along its rows: A = [A_1; ...; A_t], Y_i = X A_i^T + b_i.

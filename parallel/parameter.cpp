@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "base/philox.h"
 
@@ -123,6 +124,12 @@ void ParameterStore::allocate(DType weight_dtype, DType grad_dtype, Arena& arena
 void ParameterStore::allocate(DType weight_dtype, DType grad_dtype, Arena& arena, kernels::Device& device,
                               HeldRanges held) {
   held_ = std::move(held);
+  products_.clear();
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    if (groups_[g].by_product) products_.push_back(g);
+  }
+  std::sort(products_.begin(), products_.end(),
+            [&](size_t a, size_t b) { return range_of(groups_[a]).begin < range_of(groups_[b]).begin; });
   make_storage(weights_, weight_dtype, held_.weights, arena, device, MemoryCategory::Parameters, &Parameter::weight);
   make_storage(grads_, grad_dtype, held_.gradients, arena, device, MemoryCategory::Gradients, &Parameter::grad);
 }
@@ -170,6 +177,49 @@ void ParameterStore::bind(FlatRange range, Tensor memory, View view) {
 
 void ParameterStore::bind_weights(FlatRange range, Tensor memory) { bind(range, memory, &Parameter::weight); }
 void ParameterStore::bind_grads(FlatRange range, Tensor memory) { bind(range, memory, &Parameter::grad); }
+
+FlatRange ParameterStore::range_of(const ParameterGroup& group) const {
+  return {parameters_[group.first].offset, parameters_[group.first + group.count - 1].range().end};
+}
+
+ParameterGroup& ParameterStore::group_at(size_t index) {
+  const auto found = std::find_if(groups_.begin(), groups_.end(), [&](const auto& g) { return g.first == index; });
+  ensure(found != groups_.end(), "ParameterStore: no group begins at that parameter");
+  return *found;
+}
+
+void ParameterStore::first_grad_by_product(size_t index) {
+  ensure(!grads_.buffer, "ParameterStore::first_grad_by_product: after allocate");
+  group_at(index).by_product = true;
+}
+
+void ParameterStore::forget_grads(FlatRange range, Tensor memory, kernels::Device& device) {
+  int64_t zeroed = range.begin;
+  const auto zero_until = [&](int64_t end) {
+    if (end > zeroed) device.fill(memory.range(zeroed - range.begin, end - range.begin), 0);
+  };
+  for (const size_t g : products_) {
+    const FlatRange own = range_of(groups_[g]);
+    if (!range.contains(own)) continue;
+    zero_until(own.begin);
+    zeroed = own.end;
+    groups_[g].forgotten = true;
+  }
+  zero_until(range.end);
+}
+
+void ParameterStore::forget_held_grads(kernels::Device& device) {
+  for (const FlatRange& range : held_.gradients) forget_grads(range, grad(range), device);
+}
+
+kernels::Accumulate ParameterStore::accumulation(size_t index) {
+  return std::exchange(group_at(index).forgotten, false) ? kernels::Accumulate::No : kernels::Accumulate::Yes;
+}
+
+bool ParameterStore::grads_written(FlatRange range) const {
+  return std::none_of(products_.begin(), products_.end(),
+                      [&](size_t g) { return groups_[g].forgotten && range.contains(range_of(groups_[g])); });
+}
 
 Tensor ParameterStore::fused(View view, size_t index, size_t count) const {
   const Parameter& first = parameters_[index];

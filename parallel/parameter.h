@@ -84,7 +84,9 @@ struct ParameterUnit {
 struct ParameterGroup {
   size_t first = 0, count = 0;
   int unit = 0;
-  std::vector<int> users;  ///< other units that use it too
+  std::vector<int> users;   ///< other units that use it too
+  bool by_product = false;  ///< the first gradient of a step is one product over the whole group
+  bool forgotten = false;   ///< its gradient is still to be written: the memory holds anything
 };
 
 /// Elements between parameter groups are aligned to this many, and zero.
@@ -138,6 +140,17 @@ class ParameterStore {
   /// Weights (gradients) of the parameters in `range` live in `memory` [range.size()] from now on; empty: nowhere.
   void bind_weights(FlatRange range, Tensor memory);
   void bind_grads(FlatRange range, Tensor memory);
+
+  /// Declares, before allocate(), that the group which begins at parameter `index` takes its first gradient of a step
+  /// from a product that asks accumulation(index): its memory need not be zeroed.
+  void first_grad_by_product(size_t index);
+  /// The gradients of `range`, which live in `memory` [range.size()], are forgotten: zero, or to be overwritten.
+  void forget_grads(FlatRange range, Tensor memory, kernels::Device& device);
+  void forget_held_grads(kernels::Device& device);
+  /// How the next gradient of the group that begins at `index` is written: No for the first after it was forgotten.
+  kernels::Accumulate accumulation(size_t index);
+  /// All gradients of `range` were written since they were forgotten.
+  bool grads_written(FlatRange range) const;
   /// Weights of `count` tensors from `index` on as one matrix [sum of rows, cols] (or one vector).
   Tensor fused_weight(size_t index, size_t count) const;
   Tensor fused_grad(size_t index, size_t count) const;
@@ -155,9 +168,12 @@ class ParameterStore {
   Tensor part(const Storage& storage, const std::vector<FlatRange>& held, FlatRange range) const;
   void bind(FlatRange range, Tensor memory, View view);
   Tensor fused(View view, size_t index, size_t count) const;
+  FlatRange range_of(const ParameterGroup& group) const;
+  ParameterGroup& group_at(size_t index);
   std::vector<Parameter> parameters_;
   std::vector<ParameterUnit> units_;
   std::vector<ParameterGroup> groups_;
+  std::vector<size_t> products_;  ///< groups whose first gradient is a product, by their place in the flat arrays
   int64_t numel_ = 0;
   HeldRanges held_;
   Storage weights_, grads_;

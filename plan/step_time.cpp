@@ -172,9 +172,8 @@ double gather_time(const Pricing& p, const StepShape& s, double parameters) {
 double optimizer_time(const Pricing& p, const StepShape& s, double parameters) {
   const double owned = s.zero >= 1 ? parameters / std::max(1, shard_place(p, s).ranks) : parameters;
   if (p.device.has_kernel("adamw")) {
-    // Below ZeRO 2 a step zeroes its gradients; above, the first bucket overwrites them.
-    return p.device.kernel_s("adamw", 1, owned) + p.device.kernel_s("sum_of_squares", 1, owned) +
-           (s.zero < 2 ? p.device.kernel_s("fill", 1, parameters) : 0);
+    // Gradients of matrices are not zeroed: the first product of a step overwrites them, or the first bucket does.
+    return p.device.kernel_s("adamw", 1, owned) + p.device.kernel_s("sum_of_squares", 1, owned);
   }
   return owned * p.software.optimizer_bytes.value / p.device.optimizer_bytes_per_s + p.device.kernel_floor_s;
 }

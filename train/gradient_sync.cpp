@@ -144,7 +144,7 @@ int64_t GradientSync::longest(const std::vector<size_t> SyncPlan::ChunkPlan::*li
 void GradientSync::start_step() {
   for (Bucket& bucket : buckets_) bucket.first = true;
   std::fill(started_.begin(), started_.end(), char{0});
-  if (!collects()) device_->fill(store_->held_grads(), 0);  // else the first bucket of a step overwrites them
+  if (!collects()) store_->forget_held_grads(*device_);  // else the first bucket of a step overwrites them
 }
 
 void GradientSync::sum_packed(const std::vector<size_t>& indices, comm::Communicator& group, Tensor pack) {
@@ -203,6 +203,7 @@ void GradientSync::start(comm::Work work) {
 }
 
 void GradientSync::reduce(int block) {
+  ensure(store_->grads_written(block_at(block).range), "GradientSync: a gradient of the block was not made");
   if (skipped_.data || grid_->data().size() == 1) return;
   if (std::exchange(started_[static_cast<size_t>(block)], char{1}) != 0) return;
   if (compression_ != nullptr && compression_->active()) {
@@ -234,7 +235,7 @@ void GradientSync::collect(int block) {
   const parallel::FlatRange range = block_at(block).range;
   bucket.memory = arena_->allocate(store_->grad_dtype(), range.size(), MemoryCategory::Communication);
   const Tensor gradients = bucket.memory.view(store_->grad_dtype(), {range.size()});
-  device_->fill(gradients, 0);
+  store_->forget_grads(range, gradients, *device_);
   store_->bind_grads(range, gradients);
 }
 
@@ -242,6 +243,7 @@ void GradientSync::start_reduction(int block) {
   Bucket& bucket = buckets_[static_cast<size_t>(block)];
   const parallel::ShardBlock& b = block_at(block);
   const int shard = grid_->shard().rank();
+  ensure(store_->grads_written(b.range), "GradientSync: a gradient of the bucket was not made");
   store_->bind_grads(b.range, {});
   device_->synchronize();
   const Tensor all = bucket.memory.view(store_->grad_dtype(), {b.range.size()});

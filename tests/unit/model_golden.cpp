@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/philox.h"
@@ -85,7 +86,9 @@ class Trained {
     batch.index = {Tensor(sample.data(), DType::Int64, {b}), Tensor(position.data(), DType::Int32, {T})};
     double loss = 0;
     auto state = chunks_[0]->make_state();
-    device_->fill(store_.flat_grad(), 0);
+    // Whatever the gradients held is gone, also where the first product overwrites instead of adding.
+    device_->fill(store_.flat_grad(), std::numeric_limits<double>::quiet_NaN());
+    store_.forget_held_grads(*device_);
     chunks_[0]->forward(*state, batch, {}, parallel::Mode::Train, Tensor(&loss, DType::Float64, {1}));
     chunks_[0]->backward_input(*state, {}, when_);
     if (when_ == parallel::WeightGradient::Later) chunks_[0]->backward_weight(*state);
