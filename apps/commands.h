@@ -5,11 +5,17 @@
 #include <string>
 #include <vector>
 
+#include "io/options/man.h"
+
 namespace triax::apps {
+
+/// Those that are in this version.
+std::vector<io::CommandSummary> command_summaries();
 
 int bench_command(const std::vector<std::string>& args);
 int ckpt_command(const std::vector<std::string>& args);
 int data_command(const std::vector<std::string>& args);
+int doctor_command(const std::vector<std::string>& args);
 int mem_command(const std::vector<std::string>& args);
 int options_command(const std::vector<std::string>& args);
 int plan_command(const std::vector<std::string>& args);

@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <cstring>
-#include <set>
 
 #include "apps/commands.h"
 #include "apps/session.h"
 #include "base/error.h"
 #include "base/handle.h"
+#include "comm/group_nodes.h"
 #include "comm/process_grid.h"
 #include "io/options/options.h"
 #include "io/options/validate.h"
@@ -37,6 +37,7 @@ Topology load_topology() {
 struct RankFacts {
   char host[64];
   char cpus[64];      ///< processing units it may run on, "0-3,8"
+  char device[16];    ///< "cpu", "cuda:3"
   char machine[160];  ///< of its node
 };
 
@@ -66,10 +67,12 @@ void copy_text(char (&to)[N], const std::string& from) {
   std::strncpy(to, from.c_str(), N - 1);
 }
 
-std::vector<RankFacts> gather_facts(comm::ProcessGrid& grid, const std::string& host) {
+std::vector<RankFacts> gather_facts(comm::ProcessGrid& grid, const comm::MpiSession& session,
+                                    const std::string& device) {
   const Topology topology = load_topology();
   RankFacts mine = {};
-  copy_text(mine.host, host);
+  copy_text(mine.host, session.host());
+  copy_text(mine.device, device == "cpu" ? device : fmt::format("{}:{}", device, session.local_rank()));
   copy_text(mine.cpus, binding(topology.get()));
   copy_text(mine.machine, machine(topology.get()));
   const auto ranks = static_cast<int64_t>(grid.shape().world());
@@ -81,17 +84,17 @@ std::vector<RankFacts> gather_facts(comm::ProcessGrid& grid, const std::string& 
   return all;
 }
 
-void print_groups(const comm::GridShape& shape, comm::Axis axis) {
-  std::set<std::vector<int>> groups;
-  for (int rank = 0; rank < shape.world(); ++rank) groups.insert(comm::group_of(shape, rank, axis));
+constexpr comm::Axis kAxes[] = {comm::Axis::Tensor, comm::Axis::Data, comm::Axis::Pipeline};
+
+void print_groups(const comm::GridShape& shape, comm::Axis axis, const std::vector<int>& nodes) {
+  const std::vector<comm::GroupNodes> groups = comm::group_nodes(shape, axis, nodes);
   fmt::print("  {}  ", comm::name_of(axis));
   constexpr size_t kShown = 16;
-  size_t shown = 0;
-  for (const std::vector<int>& group : groups) {
-    if (++shown > kShown) break;
-    fmt::print(" {{{}}}", fmt::join(group, ","));
+  for (size_t i = 0; i < std::min(kShown, groups.size()); ++i) {
+    fmt::print(" {{{}}}", fmt::join(groups[i].ranks, ","));
   }
-  fmt::print("{}\n", groups.size() > kShown ? fmt::format(" ... ({} groups)", groups.size()) : "");
+  fmt::print("{}  {}\n", groups.size() > kShown ? fmt::format(" ... ({} groups)", groups.size()) : "",
+             comm::describe_crossing(groups));
 }
 
 void print_topology(comm::ProcessGrid& grid, const std::vector<RankFacts>& facts) {
@@ -107,15 +110,20 @@ void print_topology(comm::ProcessGrid& grid, const std::vector<RankFacts>& facts
     const RankFacts& one = facts[static_cast<size_t>(first - nodes.begin())];
     fmt::print("node {}: {}: {}\n", node, one.host, one.machine);
   }
-  fmt::print("\n{:>6} {:>5} {:>4} {:>4} {:>4}  {:<16} {}\n", "rank", "node", "tp", "pp", "dp", "host", "cpus");
+  fmt::print("\n{:>6} {:>5} {:>4} {:>4} {:>4}  {:<16} {:<12} {:<8} {}\n", "rank", "node", "tp", "pp", "dp", "host",
+             "cpus", "device", "groups of the rank");
   for (int rank = 0; rank < shape.world(); ++rank) {
     const comm::GridCoord coord = comm::coord_of(shape, rank);
     const RankFacts& one = facts[static_cast<size_t>(rank)];
-    fmt::print("{:>6} {:>5} {:>4} {:>4} {:>4}  {:<16} {}\n", rank, nodes[static_cast<size_t>(rank)], coord.tensor,
-               coord.pipeline, coord.data, one.host, one.cpus);
+    fmt::print("{:>6} {:>5} {:>4} {:>4} {:>4}  {:<16} {:<12} {:<8}", rank, nodes[static_cast<size_t>(rank)],
+               coord.tensor, coord.pipeline, coord.data, one.host, one.cpus, one.device);
+    for (const comm::Axis axis : kAxes) {
+      fmt::print(" {} {}", comm::name_of(axis), comm::ranks_text(comm::group_of(shape, rank, axis)));
+    }
+    fmt::print("\n");
   }
   fmt::print("\ngroups\n");
-  for (const comm::Axis axis : {comm::Axis::Tensor, comm::Axis::Data, comm::Axis::Pipeline}) print_groups(shape, axis);
+  for (const comm::Axis axis : kAxes) print_groups(shape, axis, nodes);
 }
 
 int run(const std::vector<std::string>& args, comm::MpiSession& session) {
@@ -135,7 +143,7 @@ int run(const std::vector<std::string>& args, comm::MpiSession& session) {
   options.shared_memory = parsed.options.control.shared_memory;
   options.fake_nodes = parsed.options.control.fake_nodes;
   comm::ProcessGrid grid(session, options);
-  const std::vector<RankFacts> facts = gather_facts(grid, session.host());
+  const std::vector<RankFacts> facts = gather_facts(grid, session, parsed.options.control.device);
   if (session.rank() == 0) print_topology(grid, facts);
   return 0;
 }

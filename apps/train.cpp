@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "apps/commands.h"
+#include "apps/rehearse.h"
 #include "apps/session.h"
 #include "apps/supervisor.h"
 #include "base/error.h"
@@ -84,12 +85,21 @@ void take_machine(train::RunRequest& request) {
   };
 }
 
-int run_on_ranks(comm::MpiSession& session, RankName& name, train::RunRequest& request,
+void check_world_size(const RehearseWords& words, int ranks) {
+  if (words.world == 0 || words.world == ranks) return;
+  throw ConfigError(
+      fmt::format("--world-size {0}: the launcher started {1} ranks; start {0} (srun -n {0}, mpiexec -n {0}), or leave "
+                  "the option out",
+                  words.world, ranks));
+}
+
+int run_on_ranks(comm::MpiSession& session, RankName& name, train::RunRequest& request, const RehearseWords& words,
                  const std::vector<io::OptionEntry>& extra, const std::vector<std::string>& args) {
   // What concerns the run as a whole is said by rank 0 alone.
   init_log(session.rank() == 0 ? "info" : "error", session.rank() == 0 ? "" : fmt::format("rank {}", session.rank()));
   request.parsed = io::parse_options(args, extra);
   take_machine(request);
+  check_world_size(words, session.size());
   train::DataFacts facts = train::prepare_options(request, session.size());
   FlightRecorder& flight = *request.flight;
   // Alive until the job ends: unwinding its objects would wait for peers that wait for this rank.
@@ -122,7 +132,9 @@ io::RunControl early_options(const std::vector<std::string>& args, const std::ve
 
 int train_command(const std::vector<std::string>& args) {
   train::RunRequest request;
-  const std::vector<io::OptionEntry> extra{eval_split_option(request.split)};
+  RehearseWords words;
+  std::vector<io::OptionEntry> extra = rehearse_entries(words);
+  extra.push_back(eval_split_option(request.split));
   const auto asked = [&](const char* word) { return std::find(args.begin(), args.end(), word) != args.end(); };
   if (asked("--help") || asked("-h")) {
     fmt::print("{}", io::help_text("mpiexec -n RANKS triax train [options]", extra));
@@ -139,6 +151,10 @@ int train_command(const std::vector<std::string>& args) {
   request.command_line.push_back("triax");
   request.command_line.push_back("train");
   request.command_line.insert(request.command_line.end(), args.begin(), args.end());
+  if (asks_for_rehearsal(args)) {
+    request.parsed = io::parse_options(args, extra);
+    if (words.rehearse) return rehearse_command(words, request);
+  }
   FlightRecorder flight;
   request.flight = &flight;
   const io::RunControl control = early_options(args, extra);
@@ -146,9 +162,10 @@ int train_command(const std::vector<std::string>& args) {
   if (control.supervisor && !is_traced()) {
     if (const std::optional<int> code = supervise(flight)) return *code;
   }
-  const int code = run_with_session(
-      [&](comm::MpiSession& session, RankName& name) { return run_on_ranks(session, name, request, extra, args); },
-      &flight);
+  const int code =
+      run_with_session([&](comm::MpiSession& session,
+                           RankName& name) { return run_on_ranks(session, name, request, words, extra, args); },
+                       &flight);
   flight.header().leaving.store(code);
   return code;
 }

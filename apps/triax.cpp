@@ -30,16 +30,16 @@ constexpr Command kCommands[] = {
     {"data", "make, show, check and merge datasets; train tokenizers", data_command},
     {"ckpt", "list, check, compare and copy checkpoints", ckpt_command},
     {"topo", "the grid of ranks, its groups, nodes and cores", topo_command},
+    {"doctor", "what is wrong with how a job was started, and what helps", doctor_command},
     {"mem", "memory of every stage of a run, by category, before it runs", mem_command},
     {"plan", "which layout to run on so many devices of a machine, and why", plan_command},
     {"sim", "time and memory of a run on a machine, before it runs; traces, what-if questions", sim_command},
     {"bench", "collectives over all ranks, by size and algorithm", bench_command},
     {"program", "show, check, export, hash and time the program of a step", program_command},
     {"trace", "summary of a trace; difference of two, op by op; who ended a run", trace_command},
-    {"options", "every option; --markdown writes docs/from-megatron.md", options_command},
+    {"options", "every option; as docs/from-megatron.md, manual page or shell completion", options_command},
     {"sweep", "grids of runs and built-in ablations, with tables and figures", sweep_command},
     {"report", "one HTML page of a run, or of several side by side", report_command},
-    {"doctor", "", nullptr},
 };
 
 std::string usage() {
@@ -113,6 +113,15 @@ int guarded(const std::vector<std::string>& words) {
 }
 
 }  // namespace
+
+std::vector<io::CommandSummary> command_summaries() {
+  std::vector<io::CommandSummary> summaries;
+  for (const Command& command : kCommands) {
+    if (command.run != nullptr) summaries.push_back({command.name, command.summary});
+  }
+  return summaries;
+}
+
 }  // namespace triax::apps
 
 int main(int argc, char** argv) { return triax::apps::guarded({argv + 1, argv + argc}); }

@@ -11,6 +11,13 @@ macro(triax_need key variable)
   endif()
 endmacro()
 
+# triax_recommend(KEY VARIABLE): says that KEY would be good to have unless VARIABLE is true.
+macro(triax_recommend key variable)
+  if(NOT ${variable})
+    message(STATUS "recommended: ${key}")
+  endif()
+endmacro()
+
 # triax_find_pkg(HWLOC "hwloc>=2.1" hwloc.h hwloc): target PkgConfig::HWLOC and HWLOC_FOUND, from pkg-config where a .pc
 # file exists, else from the header and the library.
 function(triax_find_pkg name module header library)

@@ -37,7 +37,7 @@ Medium medium_of(Algorithm algorithm) {
 class PhantomGroups final : public GroupFactory {
  public:
   PhantomGroups(const PhantomRank& phantom, const GridOptions& options, Ledger& ledger)
-      : GroupFactory(options, phantom.world_rank, ledger) {
+      : GroupFactory(options, phantom.world_rank, ledger), peers_(phantom.peers) {
     for (int r = 0; r < options.shape.world(); ++r) {
       nodes_.push_back(r / phantom.ranks_per_node);
       hosts_.push_back("phantom" + std::to_string(nodes_.back()));
@@ -49,11 +49,12 @@ class PhantomGroups final : public GroupFactory {
   std::unique_ptr<Communicator> make_bare(const GroupInfo& group, RunsOn, Medium medium) override {
     if (group.size() == 1) return nullptr;
     if (medium == Medium::SharedMemory && !one_node(group)) refuse_shared_memory(group.name);
-    return std::make_unique<PhantomCommunicator>(group, heap_);
+    return std::make_unique<PhantomCommunicator>(group, heap_, peers_);
   }
   std::unique_ptr<Communicator> make_links(const GroupInfo&, RunsOn) override { return nullptr; }
 
  private:
+  PhantomPeers peers_;
   HeapProvider heap_;
 };
 

@@ -65,10 +65,14 @@ struct GridOptions {
   CollectiveOptions collectives;     ///< algorithm of each group, order of sums
 };
 
+/// What the peers of a rank that runs alone are taken to send (comm/phantom.h).
+enum class PhantomPeers { Silent, Echo };
+
 /// One rank of a job that does not run: its groups move nothing (comm/phantom.h).
 struct PhantomRank {
   int world_rank = 0;
   int ranks_per_node = 8;
+  PhantomPeers peers = PhantomPeers::Silent;
 };
 
 /// Owns every communicator; all are made in the constructor, in one global order, on every rank alike.

@@ -1,6 +1,7 @@
 #include "model/counts.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace triax::model {
 namespace {
@@ -72,6 +73,11 @@ StepFlops step_flops(const ModelConfig& config, int64_t global_batch, int64_t pa
   }
   if (granularity == parallel::RecomputeGranularity::Selective) flops.hardware += layers * core;
   return flops;
+}
+
+double expected_first_loss(const ModelConfig& config) {
+  const double sigma = config.init_method_std;
+  return std::log(static_cast<double>(config.vocab_size)) + static_cast<double>(config.hidden_size) * sigma * sigma / 2;
 }
 
 int64_t recomputed_layers(const parallel::Recompute& recompute, const parallel::LayerMap& layers) {

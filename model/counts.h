@@ -34,6 +34,11 @@ StepFlops step_flops(const ModelConfig& config, int64_t global_batch, int64_t pa
                      parallel::RecomputeGranularity granularity = parallel::RecomputeGranularity::None,
                      int64_t recomputed_layers = 0);
 
+/// Loss before the first update: ln V + h sigma^2 / 2. The final norm's output has unit mean square, so a logit of
+/// untrained weights of standard deviation sigma has variance h sigma^2. Dropout and tied copies move it by a few
+/// hundredths.
+double expected_first_loss(const ModelConfig& config);
+
 /// Layers of all stages that the backward pass computes again in full; 0 unless granularity is full.
 int64_t recomputed_layers(const parallel::Recompute& recompute, const parallel::LayerMap& layers);
 

@@ -25,14 +25,15 @@ Json read_json(const std::string& path) {
 
 bool holds_a_run(const std::string& path) { return fs::exists(path + "/run.json"); }
 
-// Only a requeued or repeated step of the same Slurm job goes on, or a repeated command that resumes: another command
-// of the same job is another run, and so is the same command after it has finished.
+// Only a requeued or repeated step of the same Slurm job goes on, or a repeated command that resumes, which may be in
+// another job (where jobs are submitted again, not requeued): another command of the same job is another run, and so is
+// the same command after it has finished.
 bool is_restart(const std::string& path, const RunOptions& options, const RunFacts& facts) {
-  // Outside Slurm only a run that asks to go on with its own checkpoints is known to be the same.
   const bool resumes = !options.control.save.empty() && options.control.load == options.control.save;
-  if (facts.slurm_job_id.empty() && !resumes) return false;
   const Json run = read_json(path + "/run.json");
-  if (!run.is_object() || run.value("slurm_job_id", "") != facts.slurm_job_id) return false;
+  if (!run.is_object()) return false;
+  const bool same_job = !facts.slurm_job_id.empty() && run.value("slurm_job_id", "") == facts.slurm_job_id;
+  if (!same_job && !resumes) return false;
   if (!run.contains("command_line") || run["command_line"] != Json(facts.command_line)) return false;
   const Json summary = read_json(path + "/summary.json");
   return !(summary.is_object() && summary.value("ended", "") == "finished");

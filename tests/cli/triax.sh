@@ -25,7 +25,7 @@ expect 2 'did you mean options?' "$triax" optins
 expect 2 'doctor: this command is not in this version' "$triax" doctor
 expect 0 '--micro-batch-size N' "$triax" train --help
 expect 0 '--eval-split' "$triax" train --help
-expect 2 'takes --markdown or nothing' "$triax" options --html
+expect 2 'takes --markdown, --man, --completion bash, or nothing' "$triax" options --html
 "$triax" options --markdown >from-megatron.md
 cmp from-megatron.md "$source_dir/docs/from-megatron.md" || fault 'docs/from-megatron.md is not current'
 "$triax" options >/dev/full 2>full.txt && fault 'a full disk looks like success'

@@ -13,7 +13,7 @@ while IFS='|' read -r -a cells; do
     fault "scripts/dependencies.txt: ${cells[0]}has kind '${cells[3]:-}'" ;; esac
 done < <(sed -e '/^#/d' -e '/^$/d' scripts/dependencies.txt)
 
-probed=$(cat cmake/*.cmake | sed -n -e 's/.*triax_need(\([a-z0-9_]\{2,\}\) [A-Za-z_0-9]*[ )].*/\1/p' -e 's/.*APPEND TRIAX_MISSING \([a-z0-9_]*\))$/\1/p' | sort -u)
+probed=$(cat cmake/*.cmake | sed -n -e 's/.*triax_\(need\|recommend\)(\([a-z0-9_]\{2,\}\) [A-Za-z_0-9]*[ )].*/\2/p' -e 's/.*APPEND TRIAX_MISSING \([a-z0-9_]*\))$/\1/p' | sort -u)
 for key in $probed; do
   echo "$keys" | grep -qx "$key" || fault "cmake/: probes '$key', which scripts/dependencies.txt does not have"
 done

@@ -1,6 +1,7 @@
 // The rank order as pure data, against the example in Megatron-LM's initialize_model_parallel: 16 ranks, tp 2, pp 4.
 #include <gtest/gtest.h>
 
+#include "comm/group_nodes.h"
 #include "comm/process_grid.h"
 
 namespace triax::comm {
@@ -70,6 +71,31 @@ TEST(GridShape, embedding_group_without_a_pipeline_is_the_rank) {
   GridShape shape;
   shape.tensor = 4;
   EXPECT_EQ(embedding_group_of(shape, 2), (Ranks{2}));
+}
+
+TEST(GroupNodes, tensor_groups_within_a_node_and_one_that_crosses) {
+  const std::vector<int> nodes{0, 0, 0, 0, 1, 1, 1, 1};
+  GridShape shape;
+  shape.tensor = 4;
+  shape.data = 2;
+  const auto inside = group_nodes(shape, Axis::Tensor, nodes);
+  ASSERT_EQ(inside.size(), 2u);
+  EXPECT_EQ(inside[1].ranks, (Ranks{4, 5, 6, 7}));
+  EXPECT_EQ(inside[1].nodes, 1);
+  EXPECT_EQ(describe_crossing(inside), "inside a node");
+  EXPECT_EQ(describe_crossing(group_nodes(shape, Axis::Data, nodes)), "4 of 4 groups cross nodes: {0,4} stands on 2");
+  EXPECT_EQ(describe_crossing(group_nodes(shape, Axis::Pipeline, nodes)), "-");
+  shape.tensor = 8;
+  shape.data = 1;
+  EXPECT_EQ(describe_crossing(group_nodes(shape, Axis::Tensor, nodes)), "1 of 1 groups cross nodes: {0-7} stands on 2");
+}
+
+TEST(GroupNodes, ranks_as_text) {
+  EXPECT_EQ(ranks_text(Ranks{3}), "{3}");
+  EXPECT_EQ(ranks_text(Ranks{3, 4}), "{3,4}");
+  EXPECT_EQ(ranks_text(Ranks{3, 4, 5}), "{3-5}");
+  EXPECT_EQ(ranks_text(Ranks{0, 8, 16, 24}), "{0,8,16,24}");
+  EXPECT_EQ(ranks_text(Ranks{0, 2, 4, 6, 8, 10, 12, 14, 16}), "{0,2,4,6,8,10,...,16}");
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "comm/delay.h"
 #include "comm/phantom.h"
@@ -95,6 +96,37 @@ TEST(DelaySpec, refuses_what_it_does_not_understand) {
                            "dp:uniform:0:1ms:7", "dp:uniform:0:1ms:seed=x", "dp:fixed:1ms:seed=3", ":fixed:1ms"}) {
     EXPECT_THROW(parse_delay_spec(spec), ConfigError) << spec;
   }
+}
+
+// Every collective of a group of 4 whose ranks all hold what rank 2 holds.
+TEST(PhantomGrid, echoing_peers_send_what_this_rank_holds) {
+  GridOptions options;
+  options.shape.tensor = 4;
+  ProcessGrid grid(PhantomRank{2, 8, PhantomPeers::Echo}, options);
+  Communicator& tp = grid.tensor();
+  const auto view = [](std::vector<float>& v) {
+    return Tensor(v.data(), DType::Float32, {static_cast<int64_t>(v.size())});
+  };
+  std::vector<float> one{1, 2}, eight(8, 0), eight_more{0, 1, 2, 3, 4, 5, 6, 7};
+  tp.all_gather(view(one), view(eight)).wait();
+  EXPECT_EQ(eight, (std::vector<float>{1, 2, 1, 2, 1, 2, 1, 2}));
+  tp.reduce_scatter(view(eight_more), view(one), ReduceOp::Sum).wait();
+  EXPECT_EQ(one, (std::vector<float>{4, 5}));
+  tp.all_to_all(view(eight_more), view(eight)).wait();
+  EXPECT_EQ(eight, (std::vector<float>{4, 5, 4, 5, 4, 5, 4, 5}));
+  tp.all_gather_v(view(one), view(eight), std::vector<int64_t>{2, 1, 2, 3}).wait();
+  EXPECT_EQ(eight, (std::vector<float>{4, 5, 4, 4, 5, 4, 5, 5}));  // past the end of a shorter piece: as before
+
+  std::vector<float> received(1000, 7);
+  tp.recv(view(received), 1, 0).wait();
+  EXPECT_GT(*std::max_element(received.begin(), received.end()), 0.05f);
+  EXPECT_LT(*std::min_element(received.begin(), received.end()), -0.05f);
+  for (const float x : received) EXPECT_LE(std::abs(x), 0.0625f);
+
+  // Codes of a peer stand elsewhere in its piece: zeros, which decode to nothing.
+  std::vector<uint8_t> code{9, 9}, codes(8, 5);
+  tp.all_gather(Tensor(code.data(), DType::UInt8, {2}), Tensor(codes.data(), DType::UInt8, {8})).wait();
+  EXPECT_EQ(codes, (std::vector<uint8_t>{0, 0, 0, 0, 9, 9, 0, 0}));
 }
 
 }  // namespace

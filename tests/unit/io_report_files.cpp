@@ -195,6 +195,15 @@ TEST(RunDirectory, a_restart_of_the_same_job_goes_on) {
   EXPECT_THROW(open_run_directory(parsed.options, facts("77")), ConfigError);
 }
 
+// Where Slurm may not requeue, the job script submits again: a new job number.
+TEST(RunDirectory, another_job_goes_on_with_its_own_checkpoints) {
+  const std::string path = fresh("resubmitted");
+  const ParsedOptions parsed = run_options("--run-dir " + path + " --save " + path + "/c --load " + path + "/c");
+  write_run_files(open_run_directory(parsed.options, facts("77")), parsed, facts("77"));
+  EXPECT_TRUE(open_run_directory(parsed.options, facts("78")).continued);
+  EXPECT_THROW(open_run_directory(parsed.options, facts("78", {"triax", "train", "--lr", "2"})), ConfigError);
+}
+
 TEST(RunDirectory, the_default_name_is_free_or_the_same_job) {
   const fs::path before = fs::current_path();
   const std::string home = fresh("home");

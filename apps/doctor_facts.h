@@ -1,0 +1,15 @@
+// What a rank finds out about its surroundings for `triax doctor`.
+#pragma once
+
+#include <string>
+
+#include "comm/launch_checks.h"
+#include "comm/mpi_session.h"
+
+namespace triax::apps {
+
+/// All but clock_s, sees_directory and lock_errno, which need the other ranks. `device`: of --device; with "cuda" the
+/// GPU is told by CUDA_VISIBLE_DEVICES, else by the devices of the node, taken by local rank.
+comm::LaunchFacts launch_facts(const comm::MpiSession& session, const std::string& device);
+
+}  // namespace triax::apps

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# triax doctor as a user runs it: doctor.sh TRIAX SOURCE. Its messages word by word are in unit.comm_launch_checks.
+. "$(dirname "$0")/expect.sh"
+ranks() { "$mpiexec" -n "$@"; }
+
+expect 0 'usage: srun -n N triax doctor' "$triax" doctor --help
+expect 0 'collectives: 8 groups of every rank answer within' ranks 4 "$triax" doctor --tensor-model-parallel-size 2
+expect 0 'tp of 4: 1 of 1 groups cross nodes: {0-3} stands on 2' ranks 4 "$triax" doctor --tensor-model-parallel-size 4 --fake-nodes 2
+expect 2 'must divide the 4 ranks' ranks 4 "$triax" doctor --tensor-model-parallel-size 3
+expect 2 'rank 0 cannot write there' ranks 2 "$triax" doctor --dir /nowhere
+expect 0 'ranks {0-3} on' ranks 4 taskset -c 0 "$triax" doctor
+# Two GPUs for three ranks of a node: the third would share.
+expect 4 'use one GPU (7)' env CUDA_VISIBLE_DEVICES=7,9 "$mpiexec" -n 3 "$triax" doctor --device cuda
+expect 4 'this job should not run as it is' env CUDA_VISIBLE_DEVICES=7,9 "$mpiexec" -n 3 "$triax" doctor --device cuda
+# Slurm's variables, and no PMI.
+expect 2 "Start with 'srun --mpi=pmi2 -n 4 triax ...'" env SLURM_NTASKS=4 "$triax" doctor
+# A rank that does not answer: given up within seconds, by name.
+expect 5 'world' ranks 2 bash -c "[ \$PMI_RANK = 0 ] || { \"$triax\" doctor & sleep 0.05; kill -STOP \$!; sleep 8; kill -KILL \$!; exit 1; }; exec \"$triax\" doctor"
+ls -A "$work" | grep -q triax-doctor && fault 'doctor leaves files'
+
+[ $faults -eq 0 ] && echo 'ok: doctor'
+exit $((faults > 0))

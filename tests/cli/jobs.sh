@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# The job scripts without a queue: jobs.sh TRIAX SOURCE. Every one is rehearsed, the figures in its header are the program's own,
+# ShellCheck has nothing to say, and the one for this machine trains.
+. "$(dirname "$0")/expect.sh"
+source_dir=$2
+TRIAX=$(readlink -f "$triax")
+export TRIAX TRIAX_LAUNCHER="$mpiexec -n {ranks}"
+unset DATA_PATH TOKENIZER_TYPE TOKENIZER_MODEL TRIAX_OPTIONS TRIAX_HW TRIAX_SCRATCH
+# A cluster's own file must not change what is tested.
+cp -r "$source_dir/jobs" jobs && rm -f jobs/site.sh
+rehearse() { env TRIAX_REHEARSE=1 "$@"; }
+
+# 70B on 128 ranks: what the issue of a new user is, then what goes wrong.
+rehearse bash jobs/70b_3d.slurm >70b 2>&1 || fault "the rehearsal of 70b_3d ends with $?"
+for text in '128 ranks on 16 nodes of 8: tensor 8 (sequence parallel) x pipeline 4 x data 4' 's predicted on h100' \
+  'DATA_PATH is not set: made-up tokens' '{0-7}                              inside a node' ': equal' \
+  'scaled to full width: equal to the table above'; do
+  grep -qF -- "$text" 70b || fault "the rehearsal of 70b_3d does not say '$text'"
+done
+[ "$(grep -c '^ *[0-3] [0-9-]* .* [0-9.]*$' 70b)" -ge 4 ] || fault 'no memory table of four stages'
+announced=$(sed -n 's/^ *program \([0-9a-f]*\), full width \([0-9a-f]*\): equal$/\1 \2/p' 70b)
+hash=$("$triax" program hash --model llama2-70b --tensor-model-parallel-size 8 --sequence-parallel \
+  --pipeline-model-parallel-size 4 --world-size 128 --micro-batch-size 1 --global-batch-size 512 --zero-stage 1)
+[ "$announced" = "$hash $hash" ] || fault "the rehearsed program is '$announced', triax program says $hash"
+expect 0 '32 nodes of 4' rehearse SLURM_NNODES=32 SLURM_NTASKS_PER_NODE=4 bash jobs/70b_3d.slurm
+expect 0 '16 of 16 groups cross nodes: {0-7} stands on 2' rehearse SLURM_NNODES=32 SLURM_NTASKS_PER_NODE=4 bash jobs/70b_3d.slurm
+expect 2 'must divide' rehearse TRIAX_OPTIONS='--tensor-model-parallel-size 3' bash jobs/70b_3d.slurm
+expect 2 '--data-path' rehearse DATA_PATH=/nowhere/data bash jobs/70b_3d.slurm
+expect 3 'DOES NOT FIT into 24 GiB of rtx4090' rehearse TRIAX_HW=rtx4090 bash jobs/70b_3d.slurm
+expect 2 'no machine of that name' rehearse TRIAX_HW=abacus bash jobs/70b_3d.slurm
+expect 2 'use 0 to 127' rehearse TRIAX_OPTIONS='--rehearse-rank 128' bash jobs/70b_3d.slurm
+sed 's/^#SBATCH --array=0-6/#SBATCH --array=0-5/' jobs/ablation_zero.slurm >jobs/short.slurm
+expect 2 'there are 7 points: use 0-6' rehearse bash jobs/short.slurm
+expect 2 '--world-size N says' "$triax" train --rehearse --model t1 --mock-data
+expect 2 'the launcher started 1 ranks; start 2' "$mpiexec" -n 1 "$triax" train --world-size 2 --model t1 --mock-data
+[ ! -e runs ] || fault 'a rehearsal left a run directory'
+rm jobs/short.slurm
+
+# Headers. A figure that was edited is found.
+printf '%s\n' jobs/*.slurm jobs/local_cpu_3d.sh | xargs -P 2 -n 4 bash "$source_dir/scripts/job_figures.sh" --check-first "$triax" ||
+  fault 'figures in headers of job scripts'
+sed 's/2097152 tokens/2097153 tokens/' jobs/70b_3d.slurm >jobs/edited.slurm
+expect 1 "its header's figures are not those" bash "$source_dir/scripts/job_figures.sh" --check "$triax" jobs/edited.slurm
+rm jobs/edited.slurm
+
+if command -v shellcheck >/dev/null; then
+  (cd "$source_dir" && shellcheck -x jobs/*.sh jobs/*.slurm jobs/site.sh.template scripts/job_figures.sh) || fault 'ShellCheck'
+fi
+
+# The one that needs no Slurm trains; its first loss is the one that its header expects.
+TRIAX_OPTIONS='--train-iters 2 --log-interval 1' bash jobs/local_cpu_3d.sh >local 2>&1 || fault "local_cpu_3d.sh ends with $?: $(tail -5 local)"
+[ "$(cat runs/local_cpu_3d*/completed)" = 'iteration 2' ] || fault 'local_cpu_3d.sh left no completion marker'
+expected=$(sed -n 's/^#   first loss *\([0-9.]*\) expected/\1/p' jobs/local_cpu_3d.sh)
+first=$(grep -o '"lm_loss":[0-9.]*' runs/local_cpu_3d*/metrics.jsonl | head -n 1 | cut -d: -f2)
+awk -v a="$expected" -v b="$first" 'BEGIN { d = a - b; exit !(a > 0 && d < 0.03 && d > -0.03) }' ||
+  fault "the first loss is $first, the header expects $expected"
+grep -qE '^(SLURM|NCCL|CUDA|UCX|OMP|HDF5|TRIAX)_' runs/local_cpu_3d*/environment-1.txt || fault 'no dump of the environment'
+! grep -qvE '^(SLURM|NCCL|CUDA|UCX|OMP|HDF5|TRIAX)_' runs/local_cpu_3d*/environment-1.txt || fault 'the dump holds other variables'
+
+[ $faults -eq 0 ] && echo 'ok: jobs'
+exit $((faults > 0))
