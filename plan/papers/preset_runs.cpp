@@ -3,11 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <functional>
-#include <set>
 
+#include "plan/papers/fit_rows.h"
 #include "plan/papers/read_runs.h"
 
 namespace triax::plan {
@@ -270,41 +269,6 @@ const std::vector<std::pair<std::string, Reader>>& readers() {
       {"vtrain_nccl_allreduce_lut.csv", {"vtrain-nccl", read_nccl}},
       {"llmfoundry_fsdp.csv", {"llmfoundry-fsdp", read_llmfoundry}}};
   return kReaders;
-}
-
-/// Rows of the small tables that constants were fitted on: at most a third of those at hand.
-const std::set<std::string>& fitted_ids() {
-  static const std::set<std::string> kIds{"m21t1_1.7",         "m19_baseline",
-                                          "m21t1_145.6",       "m21t2_zero3_529.6_1120",
-                                          "m21f7_single_4",    "m21f11_bs8_8",
-                                          "m21f11_bs128_4",    "m21f14_bs512_16,4",
-                                          "m21f15_bs128_8,8",  "m21f15_bs128_16,4",
-                                          "m21f14_bs512_4,16", "k22t5_22B_full",
-                                          "k22t4_0_forward",   "k22t4_0_backward",
-                                          "k22t4_3_backward",  "m20_V100-DGX2_1B",
-                                          "m20_A100-DGX_8B",   "mc24_70"};
-  return kIds;
-}
-
-/// Of the large tables every id whose FNV-1a hash is a multiple of three, whatever else the file holds.
-bool in_third(const std::string& id) {
-  uint64_t hash = 14695981039346656037ULL;
-  for (const char c : id) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
-  return (hash >> 16) % 3 == 0;
-}
-
-void mark_fitted(std::vector<PaperRun>& runs) {
-  static const std::set<std::string> kLarge{"vtrain-single", "vtrain-multi", "llmfoundry-fsdp"};
-  for (PaperRun& run : runs) {
-    if (run.preset == "vtrain-nccl") {
-      // 1 MiB, 64 MiB, ...: every third of the sizes 4^k MiB.
-      const double third = std::log2(run.bytes / 1048576) / 6;
-      run.fitted = std::abs(third - std::round(third)) < 1e-9;
-      continue;
-    }
-    run.fitted = run.published > 0 && run.metric != Metric::Normalised &&
-                 (kLarge.contains(run.preset) ? in_third(run.id) : fitted_ids().contains(run.id));
-  }
 }
 
 bool same_configuration(const PaperRun& a, const PaperRun& b) {
