@@ -101,7 +101,9 @@ TEST(Table, a_getter_reads_back_what_its_setter_wrote) {
                                                       {"zero-stage", "0"},
                                                       {"lr-warmup-fraction", "0.5"},
                                                       {"collective-algorithm", "dp=ring"},
-                                                      {"rotary-percent", "0.5"}};
+                                                      {"rotary-percent", "0.5"},
+                                                      {"straggler-factor", "1.25"},
+                                                      {"spiky-loss-factor", "12.5"}};
   for (const OptionEntry& entry : option_table()) {
     if (!entry.get || entry.status != OptionStatus::Honoured || entry.name == "group-query-attention") continue;
     std::string value = "17";
