@@ -131,13 +131,14 @@ template <class T>
 void multiply(const GemmArgs& g, int64_t m_begin, int64_t m_end, int64_t n_begin, int64_t n_end, void* memory) {
   using B = GemmBlocks<T>;
   const Scratch<T> s(g, m_end - m_begin, memory);
-  for (int64_t col = n_begin; col < n_end; col += B::kCols) {
-    const int64_t cols = min_of(B::kCols, n_end - col);
+  // Blocks of columns of about one width: A is packed anew for each.
+  const int64_t blocks = (n_end - n_begin + B::kCols - 1) / B::kCols;
+  const int64_t width = blocks == 0 ? 1 : round_up((n_end - n_begin + blocks - 1) / blocks, B::kWidth);
+  for (int64_t col = n_begin; col < n_end; col += width) {
+    const int64_t cols = min_of(width, n_end - col);
     for (int64_t depth = 0; depth < g.k; depth += B::kDepth) {
       const int64_t k = min_of(B::kDepth, g.k - depth);
-      for (int64_t j = 0; j < cols; j += B::kWidth) {
-        pack_panel<T>(g, col + j, min_of(B::kWidth, cols - j), depth, k, s.b + j * words_of<T>(k));
-      }
+      pack_cols_of_b<T>(g, col, cols, depth, k, s.b);
       for (int64_t row = m_begin; row < m_end; row += B::kRows) {
         const int64_t rows = min_of(B::kRows, m_end - row);
         pack_rows_of_a<T>(g, row, rows, depth, k, s.a);

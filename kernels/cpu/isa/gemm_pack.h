@@ -76,6 +76,9 @@ void pack_rows_of_a(const GemmArgs& g, int64_t row, int64_t count, int64_t depth
   for (int64_t w = 0; w < words && whole > 0; ++w) {
     const T* first = row_of<T>(g.a, depth + w * kGroup) + row;
     const T* second = w * kGroup + kGroup <= k ? first + (kGroup - 1) * g.a.stride : nullptr;
+    for (int64_t ahead = 0; ahead < kGroup; ++ahead) {
+      prefetch_row(row_of<T>(g.a, min_of(depth + (w + kPrefetchRows) * kGroup + ahead, g.k - 1)) + row, count);
+    }
     for (int64_t i = 0; i < whole; ++i) {
       pack_across<T, typename Format<T>::W>(first + i * kTileRows, second == nullptr ? nullptr : second + i * kTileRows,
                                             to + i * size + w * kTileRows);
@@ -108,30 +111,42 @@ TRIAX_INLINE void pack_row_of_b<Bf16, uint32_t>(const Bf16* first, const Bf16* s
 }
 #endif
 
-/// One panel of columns [col, col + count) of op(B), k in [depth, depth + k); missing columns are zero.
+/// Columns [col, col + cols) of op(B) = B, [k, n], k in [depth, depth + k) -> panels [words][kWidth]; missing columns
+/// are zero. Row by row, as the memory lies.
 template <class T>
-void pack_panel(const GemmArgs& g, int64_t col, int64_t count, int64_t depth, int64_t k, typename Format<T>::W* to) {
-  using C = Compute<T>;
+void pack_straight(const GemmArgs& g, int64_t col, int64_t cols, int64_t depth, int64_t k, typename Format<T>::W* to) {
   using W = typename Format<T>::W;
   constexpr int64_t kWidth = GemmBlocks<T>::kWidth;
   constexpr int64_t kGroup = Format<T>::kGroup;
   const int64_t words = words_of<T>(k);
-  if (!g.transpose_b) {
-    T edge[2][kWidth];
-    memset(edge, 0, sizeof(edge));
-    for (int64_t w = 0; w < words; ++w, to += kWidth) {
-      const T* rows[2] = {row_of<T>(g.b, depth + w * kGroup) + col, nullptr};
-      if (kGroup == 2 && 2 * w + 1 < k) rows[1] = rows[0] + g.b.stride;
-      for (int r = 0; r < 2 && count < kWidth; ++r) {
-        if (rows[r] == nullptr) continue;
-        memcpy(edge[r], rows[r], sizeof(T) * static_cast<size_t>(count));
-        rows[r] = edge[r];
-      }
-      pack_row_of_b<T, W>(rows[0], rows[1], to);
+  T edge[2][kWidth];
+  memset(edge, 0, sizeof(edge));
+  for (int64_t w = 0; w < words; ++w) {
+    const T* first = row_of<T>(g.b, depth + w * kGroup) + col;
+    const T* second = kGroup == 2 && 2 * w + 1 < k ? first + g.b.stride : nullptr;
+    for (int64_t ahead = 0; ahead < kGroup; ++ahead) {
+      prefetch_row(row_of<T>(g.b, min_of(depth + (w + kPrefetchRows) * kGroup + ahead, g.k - 1)) + col, cols);
     }
-    return;
+    int64_t j = 0;
+    for (; j + kWidth <= cols; j += kWidth) {
+      pack_row_of_b<T, W>(first + j, second == nullptr ? nullptr : second + j, to + j * words + w * kWidth);
+    }
+    if (j == cols) continue;
+    memcpy(edge[0], first + j, sizeof(T) * static_cast<size_t>(cols - j));
+    if (second != nullptr) memcpy(edge[1], second + j, sizeof(T) * static_cast<size_t>(cols - j));
+    pack_row_of_b<T, W>(edge[0], second == nullptr ? nullptr : edge[1], to + j * words + w * kWidth);
   }
+}
+
+/// One panel [col, col + count) of op(B) = B^T, [n, k].
+template <class T>
+void pack_transposed(const GemmArgs& g, int64_t col, int64_t count, int64_t depth, int64_t k,
+                     typename Format<T>::W* to) {
+  using C = Compute<T>;
+  constexpr int64_t kWidth = GemmBlocks<T>::kWidth;
+  constexpr int64_t kGroup = Format<T>::kGroup;
   constexpr int kN = kLanes<C>;
+  const int64_t words = words_of<T>(k);
   for (int64_t c = 0; c < kWidth; c += kN) {
     for (int64_t w = 0; w < words; w += kN) {
       Vec<C> v[kN];
@@ -149,6 +164,18 @@ void pack_panel(const GemmArgs& g, int64_t col, int64_t count, int64_t depth, in
       transpose_square<C>(v);
       for (int i = 0; i < kN && w + i < words; ++i) store(v[i], reinterpret_cast<C*>(to) + (w + i) * kWidth + c);
     }
+  }
+}
+
+template <class T>
+void pack_cols_of_b(const GemmArgs& g, int64_t col, int64_t cols, int64_t depth, int64_t k, typename Format<T>::W* to) {
+  constexpr int64_t kWidth = GemmBlocks<T>::kWidth;
+  if (!g.transpose_b) {
+    pack_straight<T>(g, col, cols, depth, k, to);
+    return;
+  }
+  for (int64_t j = 0; j < cols; j += kWidth) {
+    pack_transposed<T>(g, col + j, min_of(kWidth, cols - j), depth, k, to + j * words_of<T>(k));
   }
 }
 
