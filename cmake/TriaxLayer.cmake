@@ -2,8 +2,10 @@
 # and below it, but not of folders named cuda. Files of a layer include from the repository's root.
 function(triax_layer name)
   cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp ${CMAKE_CURRENT_SOURCE_DIR}/*.c)
-  list(FILTER sources EXCLUDE REGEX "/cuda/")
+  # Relative, so that a checkout below a folder named cuda keeps its sources.
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_CURRENT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp
+    ${CMAKE_CURRENT_SOURCE_DIR}/*.c)
+  list(FILTER sources EXCLUDE REGEX "(^|/)cuda/")
   if(NOT sources)  # a layer of headers only
     add_library(triax_${name} INTERFACE)
     target_link_libraries(triax_${name} INTERFACE triax_flags ${ARG_LINK})

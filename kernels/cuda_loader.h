@@ -13,7 +13,8 @@ namespace triax::kernels {
 enum class CudaModule { Cuda, Emulated };
 
 struct CudaDeviceOptions {
-  int ordinal = 0;  ///< among the GPUs that this process sees
+  int ordinal = 0;      ///< among the GPUs that this process sees
+  int local_rank = -1;  ///< if not negative, in place of the ordinal: this rank's number on its host
 };
 
 /// Loads the module from ../lib/triax beside the running program, once. ConfigError when this build has no such module;

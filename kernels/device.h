@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/memory.h"
 #include "base/tensor.h"
@@ -90,6 +91,26 @@ class Device {
   virtual MemoryProvider& memory() = 0;
   /// Waits until all work given so far is done.
   virtual void synchronize() = 0;
+
+  // ---- The host's side -------------------------------------------------------------------------------------------
+  /// Whether the host reads and writes memory() as its own, and operations are done when they return.
+  virtual bool on_host() const { return true; }
+  /// Host memory that copies are fastest from and to: pinned where the device has memory of its own.
+  virtual MemoryProvider& staging_memory();
+  /// device = host: same dtype and shape, row strides free; ordered with the operations before and after. The host
+  /// memory may be reused on return.
+  virtual void upload(Tensor host, Tensor device);
+  /// host = device, when all work given so far is done.
+  virtual void download(Tensor device, Tensor host);
+  /// As upload and download, but the host memory, of staging_memory(), is in use until synchronize(). Contiguous.
+  virtual void start_upload(Tensor host, Tensor device) { upload(host, device); }
+  virtual void start_download(Tensor device, Tensor host) { download(device, host); }
+  /// *device = block, ordered with the operations that read it. `device` is memory of memory().
+  virtual void upload_step(const StepBlock& block, StepBlock* device) { *device = block; }
+  /// Notes in `slot` when the work given so far is done, until the slot is used again.
+  virtual void mark(size_t slot);
+  /// That moment on the clock of now_s(); after synchronize().
+  virtual double marked_s(size_t slot) { return marks_[slot]; }
 
   // ---- Matrices -----------------------------------------------------------------------------------------------
   virtual void gemm(const Gemm& g) = 0;
@@ -179,6 +200,10 @@ class Device {
 
   /// Codes of compressed gradients (kernels/compression.h); null on a device without them.
   virtual Compression* compression() { return nullptr; }
+
+ private:
+  HeapProvider host_heap_;
+  std::vector<double> marks_;
 };
 
 /// Threads: of this process for the kernels and the GEMM library; 0 takes OMP_NUM_THREADS or the cores allowed.

@@ -1,5 +1,7 @@
-// A device with memory of its own, which the host cannot read: what it adds to Device are the ways in and out.
+// A device with memory of its own, which the host cannot read, and that works while the host goes on.
 #pragma once
+
+#include <functional>
 
 #include "kernels/device.h"
 
@@ -7,17 +9,16 @@ namespace triax::kernels {
 
 class DiscreteDevice : public Device {
  public:
-  /// device = host; same dtype and shape, row strides free. Ordered after all work given so far; returns when the host
-  /// memory may be reused.
-  virtual void upload(Tensor host, Tensor device) = 0;
-  /// host = device, when all work given so far is done.
-  virtual void download(Tensor device, Tensor host) = 0;
-  /// *device = block, ordered with the kernels that read it. `device` is memory of memory().
-  virtual void upload_step(const StepBlock& block, StepBlock* device) = 0;
+  bool on_host() const override { return false; }
   /// "NVIDIA H200, compute capability 9.0, 132 multiprocessors, 139.8 GiB; driver for CUDA 13.0, built with 13.0".
   virtual std::string describe() const = 0;
+  /// What tells this device from every other of its host: 16 bytes in hexadecimal.
+  virtual std::string uuid() const = 0;
   /// Kernels' and cuBLASLt's scratch (category Workspace), in device memory.
   virtual const Arena& workspace() const = 0;
+  /// Asked every few milliseconds while the host waits for the device, with the seconds that it has waited so far: it
+  /// throws when what the device waits for will not come. Empty: nobody is asked.
+  virtual void set_watch(std::function<void(double waited_s)> watch) = 0;
 };
 
 }  // namespace triax::kernels

@@ -29,7 +29,11 @@ class NullCompression final : public Compression {
 /// is not 0. Scalars that the host reads are zeros of the memory.
 class NullDevice final : public Device {
  public:
+  /// Of which kind of device the run is rehearsed.
+  enum class Stands { ForHost, ForDiscrete };
+  explicit NullDevice(Stands stands = Stands::ForHost) : stands_(stands) {}
   std::string name() const override { return "null"; }
+  bool on_host() const override { return stands_ == Stands::ForHost; }
   MemoryProvider& memory() override { return memory_; }
   void synchronize() override {}
   void gemm(const Gemm&) override {}
@@ -66,6 +70,7 @@ class NullDevice final : public Device {
   Compression* compression() override { return &compression_; }
 
  private:
+  Stands stands_;
   NullCompression compression_;
   ReserveProvider memory_;
 };

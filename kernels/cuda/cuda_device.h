@@ -1,7 +1,7 @@
 // The CUDA device: bf16, fp16 and fp32 on one GPU, everything in order on one stream. GEMM by cuBLASLt (gemm.cpp), the
-// rest by the kernels of this folder, one operation in one file. Nothing here waits for the GPU but synchronize, upload
-// and download; no operation reads device memory on the host, so a step can be captured. Sums are taken in an order
-// that depends on the shapes alone: two runs give the same bits, and so do GPUs of one kind.
+// rest by the kernels of this folder, one operation in one file. Nothing here waits for the GPU but synchronize,
+// upload, download and marked_s; no operation reads device memory on the host, so a step can be captured. Sums are
+// taken in an order that depends on the shapes alone: two runs give the same bits, and so do GPUs of one kind.
 #pragma once
 
 #include <memory>
@@ -25,11 +25,18 @@ class CudaDevice final : public DiscreteDevice {
   std::string name() const override { return "cuda"; }
   MemoryProvider& memory() override { return memory_; }
   void synchronize() override;
+  MemoryProvider& staging_memory() override { return pinned_; }
   void upload(Tensor host, Tensor device) override;
   void download(Tensor device, Tensor host) override;
+  void start_upload(Tensor host, Tensor device) override;
+  void start_download(Tensor device, Tensor host) override;
   void upload_step(const StepBlock& block, StepBlock* device) override;
+  void mark(size_t slot) override;
+  double marked_s(size_t slot) override;
   std::string describe() const override { return description_; }
+  std::string uuid() const override { return uuid_; }
   const Arena& workspace() const override { return workspace_; }
+  void set_watch(std::function<void(double)> watch) override { watch_ = std::move(watch); }
   cudaStream_t stream() const { return stream_.get(); }
 
   void gemm(const Gemm& g) override;
@@ -94,10 +101,21 @@ class CudaDevice final : public DiscreteDevice {
   /// c[r, :] += bias.
   void add_bias(Tensor bias, Tensor c);
 
-  std::string description_;
+  void select_gpu(int ordinal);
+  static int ordinal_of(const CudaDeviceOptions& options);
+  /// A chunk of pinned memory for copies of memory that is not.
+  Tensor bounce(DType dtype, int64_t elements);
+
+  std::string description_, uuid_;
   CudaStream stream_;
   CudaProvider memory_;
-  Arena workspace_;
+  PinnedProvider pinned_;
+  Arena workspace_, bounce_arena_;
+  Buffer bounce_;
+  std::function<void(double)> watch_;
+  std::vector<CudaEvent> marks_;
+  CudaEvent origin_;  ///< its time on both clocks
+  double origin_s_ = 0;
   std::unique_ptr<GemmPlans> plans_;
 };
 

@@ -1,4 +1,4 @@
-// What the device owns of CUDA: a stream, memory.
+// What the device owns of CUDA: streams, events, memory.
 #pragma once
 
 #include <new>
@@ -17,6 +17,13 @@ struct CudaStreamPolicy {
 };
 using CudaStream = Handle<CudaStreamPolicy>;
 
+struct CudaEventPolicy {
+  using type = cudaEvent_t;
+  static type null() noexcept { return nullptr; }
+  static void destroy(type event) noexcept { static_cast<void>(cudaEventDestroy(event)); }
+};
+using CudaEvent = Handle<CudaEventPolicy>;
+
 /// Says how much was asked for and how much the GPU has.
 class CudaOutOfMemory final : public std::bad_alloc {
  public:
@@ -29,6 +36,13 @@ class CudaOutOfMemory final : public std::bad_alloc {
 
 /// Memory of the current GPU by cudaMalloc, 256-byte aligned.
 class CudaProvider final : public MemoryProvider {
+ public:
+  void* allocate(size_t size_bytes) override;
+  void deallocate(void* data, size_t size_bytes) noexcept override;
+};
+
+/// Host memory that the GPU reads and writes itself, by cudaMallocHost.
+class PinnedProvider final : public MemoryProvider {
  public:
   void* allocate(size_t size_bytes) override;
   void deallocate(void* data, size_t size_bytes) noexcept override;

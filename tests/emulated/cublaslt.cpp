@@ -1,9 +1,12 @@
 // cuBLASLt's stand-in: D = alpha op(A) op(B) + beta C + bias on matrices stored by columns, sums in fp32 in the order
 // of k. Like the library it has no algorithm for 16-bit matrices whose columns do not start at multiples of 4 bytes.
 #include <cublasLt.h>
+#include <simt.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
+#include <vector>
 
 #include "base/dtype.h"
 
@@ -48,6 +51,50 @@ void write(void* data, int type, int64_t i, float v) {
     static_cast<triax::fp16*>(data)[i] = triax::fp16(v);
   } else {
     static_cast<float*>(data)[i] = v;
+  }
+}
+
+struct Operand {
+  const void* data;
+  EmulatedLayout layout;
+};
+struct Product {
+  EmulatedMatmul matmul;
+  Operand a, b, c, d;
+  float scale = 1, keep = 0;
+};
+
+/// op(x) as fp32: column after column of op(A), or row after row of op(B), is what `lines` counts.
+void unpack_lines(const Operand& x, bool by_columns, int64_t lines, int64_t length, std::vector<float>& to) {
+  to.resize(static_cast<size_t>(lines * length));
+  const int64_t line_step = by_columns ? x.layout.leading : 1, step = by_columns ? 1 : x.layout.leading;
+  float* out = to.data();
+  for (int64_t line = 0; line < lines; ++line) {
+    for (int64_t i = 0; i < length; ++i) *out++ = read(x.data, x.layout.type, line * line_step + i * step);
+  }
+}
+
+void multiply(const Product& p) {
+  static std::vector<float> left, right, sums;  // one product at a time
+  const bool plain_a = p.matmul.op_a == CUBLAS_OP_N, plain_b = p.matmul.op_b == CUBLAS_OP_N;
+  const auto m = static_cast<int64_t>(p.d.layout.rows), n = static_cast<int64_t>(p.d.layout.cols);
+  const auto k = static_cast<int64_t>(plain_a ? p.a.layout.cols : p.a.layout.rows);
+  unpack_lines(p.a, plain_a, k, m, left);   // [k][m]
+  unpack_lines(p.b, plain_b, n, k, right);  // [n][k]
+  sums.resize(static_cast<size_t>(m));
+  for (int64_t j = 0; j < n; ++j) {
+    std::fill(sums.begin(), sums.end(), 0.0f);
+    for (int64_t l = 0; l < k; ++l) {
+      const float factor = right[static_cast<size_t>(j * k + l)];
+      const float* const column = left.data() + l * m;
+      for (int64_t i = 0; i < m; ++i) sums[static_cast<size_t>(i)] += column[i] * factor;
+    }
+    for (int64_t i = 0; i < m; ++i) {
+      float sum = sums[static_cast<size_t>(i)] * p.scale;
+      if (p.keep != 0) sum += p.keep * read(p.c.data, p.c.layout.type, i + j * p.c.layout.leading);
+      if (p.matmul.epilogue == CUBLASLT_EPILOGUE_BIAS) sum += read(p.matmul.bias, p.matmul.bias_type, i);
+      write(const_cast<void*>(p.d.data), p.d.layout.type, i + j * p.d.layout.leading, sum);
+    }
   }
 }
 
@@ -138,25 +185,11 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
                               cublasLtMatrixLayout_t a_layout, const void* b, cublasLtMatrixLayout_t b_layout,
                               const void* beta, const void* c, cublasLtMatrixLayout_t c_layout, void* d,
                               cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t*, void* workspace,
-                              size_t workspace_bytes, cudaStream_t) {
+                              size_t workspace_bytes, cudaStream_t stream) {
   if (workspace == nullptr || workspace_bytes < 4096) return CUBLAS_STATUS_INVALID_VALUE;
-  const float scale = *static_cast<const float*>(alpha), keep = *static_cast<const float*>(beta);
-  const auto k = static_cast<int64_t>(desc->op_a == CUBLAS_OP_N ? a_layout->cols : a_layout->rows);
-  const int64_t a_row = desc->op_a == CUBLAS_OP_N ? 1 : a_layout->leading;
-  const int64_t a_col = desc->op_a == CUBLAS_OP_N ? a_layout->leading : 1;
-  const int64_t b_row = desc->op_b == CUBLAS_OP_N ? 1 : b_layout->leading;
-  const int64_t b_col = desc->op_b == CUBLAS_OP_N ? b_layout->leading : 1;
-  for (int64_t j = 0; j < static_cast<int64_t>(d_layout->cols); ++j) {
-    for (int64_t i = 0; i < static_cast<int64_t>(d_layout->rows); ++i) {
-      float sum = 0;
-      for (int64_t l = 0; l < k; ++l) {
-        sum += read(a, a_layout->type, i * a_row + l * a_col) * read(b, b_layout->type, l * b_row + j * b_col);
-      }
-      sum *= scale;
-      if (keep != 0) sum += keep * read(c, c_layout->type, i + j * c_layout->leading);
-      if (desc->epilogue == CUBLASLT_EPILOGUE_BIAS) sum += read(desc->bias, desc->bias_type, i);
-      write(d, d_layout->type, i + j * d_layout->leading, sum);
-    }
-  }
+  Product p{*desc, {a, *a_layout}, {b, *b_layout}, {c, *c_layout}, {d, *d_layout}};
+  p.scale = *static_cast<const float*>(alpha);
+  p.keep = *static_cast<const float*>(beta);
+  triax::simt::submit(stream, [p] { multiply(p); });
   return CUBLAS_STATUS_SUCCESS;
 }

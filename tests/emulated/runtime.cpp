@@ -1,38 +1,44 @@
-// The CUDA runtime's stand-in: heap memory with checks of its use, everything else at once.
+// The CUDA runtime's stand-in: streams and events on the emulated GPU (gpu.h), copies with checks of their addresses.
 #include <cuda_runtime.h>
+#include <simt.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <map>
 #include <memory>
+
+#include "gpu.h"
+
+using triax::emulated::Gpu;
+using triax::emulated::is_pinned;
+using triax::emulated::on_device;
 
 namespace {
 
-constexpr size_t kTotal = size_t{8} << 30;
-
-struct Memory {
-  std::map<void*, size_t> live;
-  size_t used = 0;
-};
-
-Memory& memory() {
-  static Memory all;
-  return all;
+int visible_gpus() {
+  const char* const text = std::getenv("TRIAX_EMULATED_GPUS");
+  return text == nullptr ? 16 : std::atoi(text);
 }
 
-/// Whether the range lies in one live allocation.
-bool on_device(const void* data, size_t bytes) {
-  auto& live = memory().live;
-  auto at = live.upper_bound(const_cast<void*>(data));
-  if (at == live.begin()) return false;
-  --at;
-  const auto begin = reinterpret_cast<uintptr_t>(at->first), p = reinterpret_cast<uintptr_t>(data);
-  return p + bytes <= begin + at->second;
+double now_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+void copy_rows(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t rows) {
+  for (size_t r = 0; r < rows; ++r) {
+    std::memcpy(static_cast<char*>(to) + r * to_pitch, static_cast<const char*>(from) + r * from_pitch, width);
+  }
 }
 
 }  // namespace
 
-struct EmulatedStream {};
+struct EmulatedEvent {
+  struct State {
+    std::atomic<uint64_t> done = 0;  // records that have come to pass
+    double time_s = 0;               // of the latest; written before it
+  };
+  uint64_t recorded = 0;  // by the host
+  std::shared_ptr<State> state = std::make_shared<State>();
+};
 
 const char* cudaGetErrorString(cudaError_t status) {
   switch (status) {
@@ -42,6 +48,10 @@ const char* cudaGetErrorString(cudaError_t status) {
       return "out of memory";
     case cudaErrorInvalidDevice:
       return "invalid device ordinal";
+    case cudaErrorNotReady:
+      return "device not ready";
+    case cudaErrorNoDevice:
+      return "no CUDA-capable device is detected";
     default:
       return "invalid argument";
   }
@@ -49,68 +59,116 @@ const char* cudaGetErrorString(cudaError_t status) {
 cudaError_t cudaGetLastError() { return cudaSuccess; }
 cudaError_t cudaDriverGetVersion(int* version) { return *version = 12020, cudaSuccess; }
 cudaError_t cudaRuntimeGetVersion(int* version) { return *version = 12020, cudaSuccess; }
-cudaError_t cudaGetDeviceCount(int* count) { return *count = 1, cudaSuccess; }
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = visible_gpus();
+  return *count > 0 ? cudaSuccess : cudaErrorNoDevice;
+}
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
-  if (device != 0) return cudaErrorInvalidDevice;
+  if (device < 0 || device >= visible_gpus()) return cudaErrorInvalidDevice;
+  size_t free = 0;
   std::strcpy(properties->name, "emulated GPU");
-  properties->totalGlobalMem = kTotal;
+  properties->uuid.bytes[0] = static_cast<char>(device + 1);
   properties->major = 8;
   properties->minor = 6;
   properties->multiProcessorCount = 1;
-  return cudaSuccess;
+  return cudaMemGetInfo(&free, &properties->totalGlobalMem);
 }
-cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : cudaErrorInvalidDevice; }
+cudaError_t cudaSetDevice(int device) {
+  return device >= 0 && device < visible_gpus() ? cudaSuccess : cudaErrorInvalidDevice;
+}
 
-cudaError_t cudaMalloc(void** data, size_t bytes) {
-  if (bytes > kTotal - memory().used) return cudaErrorMemoryAllocation;
-  const size_t room = (bytes + 255) / 256 * 256;
-  *data = std::aligned_alloc(256, room);
-  if (*data == nullptr) return cudaErrorMemoryAllocation;
-  std::memset(*data, 0xff, room);  // NaN: reads before writes show
-  memory().live[*data] = bytes;
-  memory().used += bytes;
+// ---- Streams and events ---------------------------------------------------------------------------------------------
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  *least = 0;
+  *greatest = -5;
   return cudaSuccess;
 }
-cudaError_t cudaFree(void* data) {
-  const auto at = memory().live.find(data);
-  if (at == memory().live.end()) return data == nullptr ? cudaSuccess : cudaErrorInvalidValue;
-  memory().used -= at->second;
-  memory().live.erase(at);
-  std::free(data);
-  return cudaSuccess;
-}
-cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
-  *free = kTotal - memory().used;
-  *total = kTotal;
-  return cudaSuccess;
-}
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
   *stream = std::make_unique<EmulatedStream>().release();
+  Gpu::instance().add(**stream);
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  Gpu::instance().remove(*stream);
   std::unique_ptr<EmulatedStream>{stream};
   return cudaSuccess;
 }
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  Gpu::instance().wait(*stream);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  return Gpu::instance().idle(*stream) ? cudaSuccess : cudaErrorNotReady;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  Gpu::instance().submit(*stream, [state = event->state, wanted = event->recorded] { return state->done >= wanted; });
+  return cudaSuccess;
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  *event = std::make_unique<EmulatedEvent>().release();
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  std::unique_ptr<EmulatedEvent>{event};
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  Gpu::instance().submit(*stream, [state = event->state, number = ++event->recorded] {
+    state->time_s = now_s();
+    state->done = number;
+    return true;
+  });
+  return cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  return event->state->done >= event->recorded ? cudaSuccess : cudaErrorNotReady;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  Gpu::instance().wait([state = event->state, wanted = event->recorded] { return state->done >= wanted; });
+  return cudaSuccess;
+}
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t start, cudaEvent_t end) {
+  if (start->recorded == 0 || end->recorded == 0) return cudaErrorInvalidValue;
+  if (cudaEventQuery(start) != cudaSuccess || cudaEventQuery(end) != cudaSuccess) return cudaErrorNotReady;
+  *ms = static_cast<float>(1e3 * (end->state->time_s - start->state->time_s));
+  return cudaSuccess;
+}
+
+// ---- Copies ---------------------------------------------------------------------------------------------------------
 
 cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t rows,
-                              cudaMemcpyKind kind, cudaStream_t) {
+                              cudaMemcpyKind kind, cudaStream_t stream) {
   if (to_pitch < width || from_pitch < width) return cudaErrorInvalidValue;
   const size_t to_bytes = (rows - 1) * to_pitch + width, from_bytes = (rows - 1) * from_pitch + width;
   // What a real GPU would fail on or read wrongly: a host address where a device address belongs, or the reverse.
   if (on_device(to, to_bytes) != (kind != cudaMemcpyDeviceToHost)) return cudaErrorInvalidValue;
   if (on_device(from, from_bytes) != (kind != cudaMemcpyHostToDevice)) return cudaErrorInvalidValue;
-  for (size_t r = 0; r < rows; ++r) {
-    std::memcpy(static_cast<char*>(to) + r * to_pitch, static_cast<const char*>(from) + r * from_pitch, width);
+  const bool pageable = (kind == cudaMemcpyHostToDevice && !is_pinned(from, from_bytes)) ||
+                        (kind == cudaMemcpyDeviceToHost && !is_pinned(to, to_bytes));
+  if (pageable && kind == cudaMemcpyHostToDevice) {
+    // The driver takes the data before the call returns.
+    auto taken = std::make_shared<std::vector<char>>(width * rows);
+    copy_rows(taken->data(), width, from, from_pitch, width, rows);
+    Gpu::instance().submit(*stream, [=] { return copy_rows(to, to_pitch, taken->data(), width, width, rows), true; });
+    return cudaSuccess;
   }
+  if (kind == cudaMemcpyDeviceToHost) {  // a host that reads it too early finds this
+    for (size_t r = 0; r < rows; ++r) std::memset(static_cast<char*>(to) + r * to_pitch, 0xff, width);
+  }
+  Gpu::instance().submit(*stream, [=] { return copy_rows(to, to_pitch, from, from_pitch, width, rows), true; });
+  if (pageable) Gpu::instance().wait(*stream);
   return cudaSuccess;
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
   return cudaMemcpy2DAsync(to, bytes, from, bytes, bytes, 1, kind, stream);
 }
-cudaError_t cudaMemsetAsync(void* data, int byte, size_t bytes, cudaStream_t) {
+cudaError_t cudaMemsetAsync(void* data, int byte, size_t bytes, cudaStream_t stream) {
   if (!on_device(data, bytes)) return cudaErrorInvalidValue;
-  std::memset(data, byte, bytes);
+  Gpu::instance().submit(*stream, [=] { return std::memset(data, byte, bytes), true; });
   return cudaSuccess;
+}
+
+void triax::simt::submit(cudaStream_t stream, std::function<void()> kernel) {
+  Gpu::instance().submit(*stream, [kernel = std::move(kernel)] { return kernel(), true; });
 }

@@ -5,9 +5,10 @@
 #include <boost/context/fiber.hpp>
 #include <boost/context/preallocated.hpp>
 #include <cstdlib>
-#include <deque>
 #include <exception>
+#include <memory>
 #include <random>
+#include <span>
 #include <string>
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -23,9 +24,6 @@ struct StackSwitch {
   void* fake = nullptr;  // its record of the stack that is left
 #if defined(__SANITIZE_ADDRESS__)
   void leave_for(const void* lowest, size_t bytes) { __sanitizer_start_switch_fiber(&fake, lowest, bytes); }
-  static void leave_for_good(const void* lowest, size_t bytes) {
-    __sanitizer_start_switch_fiber(nullptr, lowest, bytes);
-  }
   void arrive() { __sanitizer_finish_switch_fiber(fake, nullptr, nullptr); }
   static void arrive_first(const void** lowest, size_t* bytes) {
     __sanitizer_finish_switch_fiber(nullptr, lowest, bytes);
@@ -33,7 +31,6 @@ struct StackSwitch {
   static void fresh(void* lowest, size_t bytes) { __asan_unpoison_memory_region(lowest, bytes); }
 #else
   void leave_for(const void*, size_t) {}
-  static void leave_for_good(const void*, size_t) {}
   void arrive() {}
   static void arrive_first(const void**, size_t*) {}
   static void fresh(void*, size_t) {}
@@ -58,8 +55,15 @@ struct Thread {
   unsigned mask = 0;      // of the warp operation it waits at
   const char* file = "";  // where it waits
   int line = 0;
-  std::vector<Copy> open;                // copies since the last commit
-  std::deque<std::vector<Copy>> groups;  // committed, not yet waited for
+  std::vector<Copy> open;                 // copies since the last commit
+  std::vector<std::vector<Copy>> groups;  // committed, not yet waited for
+  struct Worker* worker = nullptr;        // the fiber on which it waits
+};
+
+/// A fiber that runs threads: one after the other, as long as none of them has to wait.
+struct Worker {
+  size_t number = 0;
+  Thread* thread = nullptr;
   context::fiber self, scheduler;
   StackSwitch stack;
 };
@@ -121,6 +125,7 @@ class Machine {
 
   dim3 grid, block, block_index;
   Thread* running = nullptr;
+  Worker* worker = nullptr;  // that runs it
   bool abandoned = false;
   StackSwitch stack;  // of the scheduler, with where it lies
   const void* stack_lowest = nullptr;
@@ -129,23 +134,34 @@ class Machine {
   std::vector<uint4> shared;
 
  private:
-  void turn(Thread& t, const std::function<void()>& body);
-  void abandon(const std::function<void()>& body);
-  bool run_warp(unsigned w, const std::function<void()>& body);
+  Worker& idle_worker();
+  void work(Worker& w);
+  void start_block(const char* kernel, const std::function<void()>& thread, size_t shared_bytes);
+  void turn(Thread& t);
+  bool take_fresh(Worker& w);
+  void abandon();
+  bool run_warp(unsigned w);
   bool release_warp(unsigned w);
   bool release_barrier();
   [[noreturn]] void fail(const std::string& what) const;
   [[noreturn]] void fail_stuck() const;
 
   Stacks stacks_;
-  std::vector<Thread> threads_;
-  unsigned live_ = 0;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::vector<Worker*> idle_;
+  const std::function<void()>* body_ = nullptr;
+  std::vector<Thread> threads_;  // of this block and, behind them, of larger ones before
+  unsigned count_ = 0, live_ = 0;
+  std::vector<unsigned> warp_order_;
+  unsigned order_[32];  // of the lanes in this turn of a warp
+  unsigned warp_begin_ = 0, place_ = 0;
   const char* kernel_ = "";
   std::exception_ptr error_;
   std::mt19937 random_{seed()};
 };
 
-thread_local Machine machine;
+/// Of the whole process: one operating-system thread at a time runs kernels.
+Machine machine;
 
 void Machine::fail(const std::string& what) const {
   throw KernelFault(std::string("kernel ") + kernel_ + ", block (" + std::to_string(block_index.x) + ", " +
@@ -156,64 +172,110 @@ void Machine::fail_stuck() const {
   std::string text = "no thread can go on:";
   int named = 0;
   for (const State state : {State::AtWarp, State::AtBarrier, State::Done}) {
-    const auto at = std::find_if(threads_.begin(), threads_.end(), [&](const Thread& t) { return t.state == state; });
-    if (at != threads_.end()) text += (named++ == 0 ? " " : "; ") + describe(*at);
+    const auto end = threads_.begin() + count_;
+    const auto at = std::find_if(threads_.begin(), end, [&](const Thread& t) { return t.state == state; });
+    if (at != end) text += (named++ == 0 ? " " : "; ") + describe(*at);
   }
   fail(text);
 }
 
-void Machine::turn(Thread& t, const std::function<void()>& body) {
+Worker& Machine::idle_worker() {
+  if (idle_.empty()) {
+    workers_.push_back(std::make_unique<Worker>());
+    workers_.back()->number = workers_.size() - 1;
+    idle_.push_back(workers_.back().get());
+  }
+  Worker& idle = *idle_.back();
+  idle_.pop_back();
+  return idle;
+}
+
+/// Runs the worker's thread, and after it those whose turn is next, until one has to wait.
+void Machine::work(Worker& w) {
+  do {
+    Thread& t = *w.thread;
+    running = &t;
+    worker = &w;
+    t.worker = &w;
+    try {
+      (*body_)();
+    } catch (const Abandoned&) {
+    } catch (...) {
+      error_ = std::current_exception();
+    }
+    t.state = State::Done;
+    t.worker = nullptr;
+    --live_;
+  } while (take_fresh(w));
+  idle_.push_back(&w);
+}
+
+/// The next lane of the warp's order, where that is a thread that has not begun: it needs no change of stacks.
+bool Machine::take_fresh(Worker& w) {
+  if (error_ || abandoned) return false;
+  for (++place_; place_ < 32; ++place_) {
+    const unsigned i = warp_begin_ + order_[place_];
+    if (i >= count_ || threads_[i].state != State::Ready) continue;
+    if (threads_[i].worker != nullptr) break;
+    w.thread = &threads_[i];
+    return true;
+  }
+  --place_;
+  return false;
+}
+
+void Machine::turn(Thread& t) {
   running = &t;
   ++counters().turns;
-  char* const top = static_cast<char*>(stacks_.top(t.linear));
+  Worker& w = t.worker != nullptr ? *t.worker : idle_worker();
+  worker = &w;
+  w.thread = &t;
+  char* const top = static_cast<char*>(stacks_.top(w.number));
   constexpr size_t kSize = Stacks::kBytes - Stacks::kGuard;
-  if (!t.self) {
+  if (!w.self) {
     context::stack_context where;
     where.sp = top;
     where.size = kSize;
     StackSwitch::fresh(top - kSize, kSize);
-    t.self = context::fiber(std::allocator_arg, context::preallocated(where.sp, where.size, where), KeepStack{},
-                            [this, &t, &body](context::fiber&& from) {
+    w.self = context::fiber(std::allocator_arg, context::preallocated(where.sp, where.size, where), KeepStack{},
+                            [this, &w](context::fiber&& from) {
                               StackSwitch::arrive_first(&stack_lowest, &stack_bytes);
-                              t.scheduler = std::move(from);
-                              try {
-                                body();
-                              } catch (const Abandoned&) {
-                              } catch (...) {
-                                error_ = std::current_exception();
+                              w.scheduler = std::move(from);
+                              while (true) {
+                                work(w);
+                                w.stack.leave_for(stack_lowest, stack_bytes);
+                                w.scheduler = std::move(w.scheduler).resume();
+                                w.stack.arrive();
                               }
-                              t.state = State::Done;
-                              StackSwitch::leave_for_good(stack_lowest, stack_bytes);
-                              return std::move(t.scheduler);
+                              return std::move(w.scheduler);
                             });
   }
   stack.leave_for(top - kSize, kSize);
-  t.self = std::move(t.self).resume();
+  w.self = std::move(w.self).resume();
   stack.arrive();
-  if (t.state == State::Done) --live_;
   if (error_ && !abandoned) std::rethrow_exception(error_);
 }
 
-void Machine::abandon(const std::function<void()>& body) {
+void Machine::abandon() {
   abandoned = true;
-  for (Thread& t : threads_) {
-    if (t.self && t.state != State::Done) turn(t, body);
+  for (unsigned i = 0; i < count_; ++i) {
+    if (threads_[i].worker != nullptr) turn(threads_[i]);
   }
   abandoned = false;
   threads_.clear();
 }
 
 /// Lets the lanes of the warp run until all wait; true when one of them ran.
-bool Machine::run_warp(unsigned w, const std::function<void()>& body) {
-  const unsigned begin = w * 32, end = std::min<unsigned>(begin + 32, static_cast<unsigned>(threads_.size()));
-  unsigned order[32];
-  for (unsigned l = 0; l < 32; ++l) order[l] = l;
+bool Machine::run_warp(unsigned w) {
+  warp_begin_ = w * 32;
   bool progress = false;
   do {
-    std::shuffle(order, order + 32, random_);
-    for (const unsigned l : order) {
-      if (begin + l >= end || threads_[begin + l].state != State::Ready) continue;
-      turn(threads_[begin + l], body);
+    for (unsigned l = 0; l < 32; ++l) order_[l] = l;
+    std::shuffle(order_, order_ + 32, random_);
+    for (place_ = 0; place_ < 32; ++place_) {
+      const unsigned i = warp_begin_ + order_[place_];
+      if (i >= count_ || threads_[i].state != State::Ready) continue;
+      turn(threads_[i]);
       progress = true;
     }
   } while (release_warp(w));
@@ -221,7 +283,7 @@ bool Machine::run_warp(unsigned w, const std::function<void()>& body) {
 }
 
 bool Machine::release_warp(unsigned w) {
-  const unsigned begin = w * 32, end = std::min<unsigned>(begin + 32, static_cast<unsigned>(threads_.size()));
+  const unsigned begin = w * 32, end = std::min<unsigned>(begin + 32, count_);
   for (unsigned i = begin; i < end; ++i) {
     const Thread& first = threads_[i];
     if (first.state != State::AtWarp) continue;
@@ -245,8 +307,9 @@ bool Machine::release_warp(unsigned w) {
 }
 
 bool Machine::release_barrier() {
+  const std::span<Thread> threads(threads_.data(), count_);
   const Thread* first = nullptr;
-  for (const Thread& t : threads_) {
+  for (const Thread& t : threads) {
     if (t.state != State::AtBarrier) continue;
     if (first == nullptr) first = &t;
     if (t.line != first->line || std::strcmp(t.file, first->file) != 0) {
@@ -254,44 +317,52 @@ bool Machine::release_barrier() {
     }
   }
   if (first == nullptr) return false;
-  for (const Thread& t : threads_) {
+  for (const Thread& t : threads) {
     if (t.state == State::Done) fail("a barrier is not reached by all: " + describe(*first) + "; " + describe(t));
     if (t.state != State::AtBarrier) return false;
   }
-  for (Thread& t : threads_) t.state = State::Ready;
+  for (Thread& t : threads) t.state = State::Ready;
   ++counters().barriers;
   return true;
 }
 
-void Machine::run_block(const char* kernel, const std::function<void()>& thread, size_t shared_bytes) {
+void Machine::start_block(const char* kernel, const std::function<void()>& thread, size_t shared_bytes) {
   kernel_ = kernel;
+  body_ = &thread;
   error_ = nullptr;
-  const unsigned count = block.x * block.y * block.z;
-  threads_.clear();
-  threads_.resize(count);
-  warps.assign((count + 31) / 32, Warp{});
-  shared.assign((shared_bytes + 15) / 16, uint4{~0u, ~0u, ~0u, ~0u});  // NaN in every floating type
-  for (unsigned i = 0; i < count; ++i) {
-    threads_[i].linear = i;
-    threads_[i].index = dim3(i % block.x, i / block.x % block.y, i / (block.x * block.y));
+  count_ = live_ = block.x * block.y * block.z;
+  if (threads_.size() < count_) threads_.resize(count_);
+  for (unsigned i = 0; i < count_; ++i) {
+    Thread& t = threads_[i];
+    t.linear = i;
+    t.index = dim3(i % block.x, i / block.x % block.y, i / (block.x * block.y));
+    t.state = State::Ready;
+    t.open.clear();
+    t.groups.clear();
   }
-  std::vector<unsigned> order(warps.size());
-  for (unsigned w = 0; w < order.size(); ++w) order[w] = w;
-  live_ = count;
+  warps.resize((count_ + 31) / 32);
+  shared.assign((shared_bytes + 15) / 16, uint4{~0u, ~0u, ~0u, ~0u});  // NaN in every floating type
+  warp_order_.resize(warps.size());
+  for (unsigned w = 0; w < warp_order_.size(); ++w) warp_order_[w] = w;
   ++counters().blocks;
+}
+
+void Machine::run_block(const char* kernel, const std::function<void()>& thread, size_t shared_bytes) {
+  start_block(kernel, thread, shared_bytes);
   try {
     while (live_ > 0) {
       bool progress = false;
-      std::shuffle(order.begin(), order.end(), random_);
-      for (const unsigned w : order) progress = run_warp(w, thread) || progress;
+      std::shuffle(warp_order_.begin(), warp_order_.end(), random_);
+      for (const unsigned w : warp_order_) progress = run_warp(w) || progress;
+      if (live_ == 0) break;
       progress = release_barrier() || progress;
-      if (live_ > 0 && !progress) fail_stuck();
+      if (!progress) fail_stuck();
     }
   } catch (...) {
-    abandon(thread);  // while the fibers' stacks are there
+    abandon();  // while the fibers' stacks are there
     throw;
   }
-  for (const Thread& t : threads_) {
+  for (const Thread& t : std::span<Thread>(threads_.data(), count_)) {
     const bool copying = std::any_of(t.groups.begin(), t.groups.end(), [](const auto& g) { return !g.empty(); });
     if (!t.open.empty() || copying) fail("a thread returned with asynchronous copies that it never waited for");
   }
@@ -314,9 +385,10 @@ void wait_as(State state, unsigned mask, const char* file, int line) {
   t.mask = mask;
   t.file = file;
   t.line = line;
-  t.stack.leave_for(machine.stack_lowest, machine.stack_bytes);
-  t.scheduler = std::move(t.scheduler).resume();
-  t.stack.arrive();
+  Worker& w = *machine.worker;
+  w.stack.leave_for(machine.stack_lowest, machine.stack_bytes);
+  w.scheduler = std::move(w.scheduler).resume();
+  w.stack.arrive();
   if (machine.abandoned) throw Abandoned{};
 }
 
@@ -380,7 +452,7 @@ void close_copies() {
 
 void finish_copies(size_t groups_left) {
   Thread& t = *machine.running;
-  for (; t.groups.size() > groups_left; t.groups.pop_front()) {
+  for (; t.groups.size() > groups_left; t.groups.erase(t.groups.begin())) {
     for (Copy& c : t.groups.front()) perform(c);
   }
 }

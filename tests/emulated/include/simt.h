@@ -35,6 +35,16 @@ void launch(const char* name, dim3 grid, dim3 block, size_t shared_bytes, Kernel
   run_grid(name, grid, block, shared_bytes, [&] { kernel(args...); });
 }
 
+/// Gives a launch to the emulated GPU.
+void submit(cudaStream_t stream, std::function<void()> kernel);
+
+/// As launch, when the stream comes to it; a fault is thrown by whatever waits for the stream.
+template <class Kernel, class... Args>
+void queue(cudaStream_t stream, const char* name, dim3 grid, dim3 block, size_t shared_bytes, Kernel kernel,
+           Args... args) {
+  submit(stream, [=] { launch(name, grid, block, shared_bytes, kernel, args...); });
+}
+
 // ---- For the code of kernels: the running thread ----------------------------------------------------------------
 const dim3& thread_index();
 const dim3& block_index();

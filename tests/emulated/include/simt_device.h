@@ -14,12 +14,9 @@
   ::triax::simt::exchange((mask), (value), static_cast<unsigned>(from) % 32u, __FILE__, __LINE__)
 #define __all_sync(mask, value) ::triax::simt::all_lanes((mask), (value), __FILE__, __LINE__)
 
-#define TRIAX_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                         \
-  do {                                                                                                       \
-    static_cast<void>(stream);                                                                               \
-    ::triax::simt::launch(#kernel, dim3(grid), dim3(static_cast<unsigned>(block)), (shared_bytes), (kernel), \
-                          __VA_ARGS__);                                                                      \
-  } while (false)
+#define TRIAX_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                                \
+  ::triax::simt::queue((stream), #kernel, dim3(grid), dim3(static_cast<unsigned>(block)), (shared_bytes), (kernel), \
+                       __VA_ARGS__)
 #define TRIAX_DYNAMIC_SHARED(name) unsigned char* const name = ::triax::simt::dynamic_shared()
 #define TRIAX_NOINLINE
 #define TRIAX_UNROLL
