@@ -2,6 +2,7 @@
 #   make [PRESET=cpu|cuda|cpu-asan]   build/PRESET/bin/triax      make install PREFIX=/path
 #   make demo                         a 3D-parallel run on 8 ranks from nothing
 #   make check, make check-long       all tests; with the long sweeps
+#   make check-gpu                    on a machine with a GPU: tests and speeds of kernels and training
 #   make setup                        look for dependencies, install or list what is missing
 #   make corpus, format, tidy, clean
 # Variables: JOBS=n, TARGET=name (build that alone), CMAKE_ARGS="-DNAME=VALUE ...", TRIAX_WERROR=ON.
@@ -21,7 +22,7 @@ run := env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL
 
 # Recipes are parallel inside (JOBS), not among each other: setup may install packages.
 .NOTPARALLEL:
-.PHONY: all build configure setup demo check check-long corpus format tidy install clean
+.PHONY: all build configure setup demo check check-long check-gpu corpus format tidy install clean
 all: build
 
 setup:
@@ -48,6 +49,13 @@ check: setup build
 
 check-long: setup build
 	@$(run) scripts/check.sh $(PRESET)-long $(build)
+
+# The program where it can be built, for this machine's GPU alone; the kernels in any case.
+check-gpu:
+	@$(MAKE) --no-print-directory PRESET=cuda TARGET=triax build \
+	  "CMAKE_ARGS=-DTRIAX_CUDA_ARCHITECTURES=$$(scripts/gpu_architecture.sh) $(CMAKE_ARGS)" || \
+	  echo "check-gpu: the program is not built (above); the kernels alone follow"
+	@scripts/check_gpu.sh build/gpu build/cuda/bin/triax
 
 corpus:
 	@scripts/corpus.sh

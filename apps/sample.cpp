@@ -12,6 +12,7 @@
 #include "io/checkpoint/reader.h"
 #include "io/options/validate.h"
 #include "train/program_builder.h"
+#include "train/run_device.h"
 #include "train/text_generator.h"
 
 namespace triax::apps {
@@ -22,7 +23,7 @@ namespace po = boost::program_options;
 constexpr int64_t kMostTokens = int64_t{1} << 30;  // prompt and text together stay within 32 bits
 
 struct SampleRequest {
-  std::string load, prompt;
+  std::string load, prompt, device = "cpu";
   int64_t max_new_tokens = 64, seed = 1234, step = 0;
   train::SamplingOptions sampling;
   int tensor = 1, pipeline = 1, threads = 0;
@@ -43,6 +44,7 @@ po::options_description describe(SampleRequest& r) {
   add("seed", po::value(&r.seed)->value_name("N"), "default 1234; the same seed gives the same text");
   add("tensor-model-parallel-size", po::value(&r.tensor)->value_name("T"), "default 1");
   add("pipeline-model-parallel-size", po::value(&r.pipeline)->value_name("P"), "default 1");
+  add("device", po::value(&r.device)->value_name("NAME"), "cpu, or cuda: a GPU for each rank");
   add("threads", po::value(&r.threads)->value_name("N"), "compute threads per rank");
   add("tokenizer-model", po::value(&r.tokenizer.model)->value_name("FILE"), "where the tokenizer's file lies now");
   add("vocab-file", po::value(&r.tokenizer.vocab_file)->value_name("FILE"), "the same for vocab.json");
@@ -70,6 +72,7 @@ void check(const SampleRequest& r) {
   fault(r.max_new_tokens < 1 || r.max_new_tokens > kMostTokens, "--max-new-tokens must be from 1 to 1073741824");
   fault(r.step < 0, "--ckpt-step must be 1 or more");
   fault(r.seed < 0, "--seed must be 0 or more");
+  fault(r.device != "cpu" && r.device != "cuda" && r.device != "cuda-emulated", "--device must be cpu or cuda");
   fault(r.threads < 0 || r.threads > 1024, "--threads must be from 1 to 1024, or 0 for all cores of the rank");
   fault(!(r.sampling.temperature >= 0), "--temperature must be 0 or more");
   fault(r.sampling.top_k < 0, "--top-k must be 0 or more");
@@ -117,14 +120,15 @@ int sample_on_ranks(comm::MpiSession& session, RankName& name, const SampleReque
   std::vector<int32_t> tokens = tokenizer->encode(r.prompt);
   const auto context = static_cast<int64_t>(tokens.size()) + r.max_new_tokens;
   io::RunOptions options = train::generation_options(weights.header().weights, r.tensor, r.pipeline, context);
+  options.control.device = r.device;
   io::resolve(options, session.size(), io::Purpose::Plan);
-  comm::ProcessGrid grid(session, train::grid_options(options));
-  name.place = fmt::format("tp {} pp {}", grid.coord().tensor, grid.coord().pipeline);
   int threads = r.threads;
   if (threads == 0) threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / session.local_size());
-  const std::unique_ptr<kernels::Device> device = kernels::make_cpu_device({threads});
-  Arena arena(grid.memory());
-  train::TextGenerator generator(grid, *device, arena, options, weights);
+  const train::RunDevice device(session, r.device, threads);
+  comm::ProcessGrid grid(session, train::grid_options(options), device.groups());
+  name.place = fmt::format("tp {} pp {}", grid.coord().tensor, grid.coord().pipeline);
+  Arena arena(device.discrete() != nullptr ? device.get().memory() : grid.memory());
+  train::TextGenerator generator(grid, device.get(), arena, options, weights);
   generator.generate(tokens, r.max_new_tokens, r.sampling, tokenizer->eod().value_or(-1));
   if (session.rank() == 0) {
     if (tokens.back() == tokenizer->eod().value_or(-1)) tokens.pop_back();

@@ -52,6 +52,7 @@ class PhantomGroups final : public GroupFactory {
     return std::make_unique<PhantomCommunicator>(group, heap_, peers_);
   }
   std::unique_ptr<Communicator> make_links(const GroupInfo&, RunsOn) override { return nullptr; }
+  std::vector<DeviceGroups::Id> gather_ids(const DeviceGroups::Id&) override { return {}; }
 
  private:
   PhantomPeers peers_;
@@ -119,6 +120,49 @@ std::unique_ptr<Communicator> GroupFactory::make(const std::string& name, const 
   if (!queued) return comm;
   if (!thread_) thread_ = std::make_unique<CommThread>();
   return std::make_unique<QueuedCommunicator>(std::move(comm), *thread_, *ledger_, record);
+}
+
+void GroupFactory::refuse_shared_gpus(const kernels::DiscreteDevice& device) {
+  DeviceGroups::Id mine{};
+  const std::string uuid = device.uuid();
+  std::copy_n(uuid.begin(), std::min(uuid.size(), mine.size()), mine.begin());
+  const std::vector<DeviceGroups::Id> all = gather_ids(mine);
+  for (size_t r = 0; r < all.size(); ++r) {
+    const auto first = static_cast<size_t>(std::find(all.begin(), all.end(), all[r]) - all.begin());
+    if (first == r || hosts_[first] != hosts_[r]) continue;
+    throw ConfigError(
+        fmt::format("--device cuda: ranks {} and {} on {} have one and the same GPU, and NCCL needs one for each rank: "
+                    "start as many ranks per node as there are GPUs (CUDA_VISIBLE_DEVICES, Slurm: --gpus-per-node)",
+                    first, r, hosts_[r]));
+  }
+}
+
+std::unique_ptr<Communicator> GroupFactory::make_on_device(DeviceGroups& device, const std::string& name,
+                                                           const std::vector<int>& ranks, Carries carries) {
+  DeviceGroup group{name, 0, ranks, {}, options_.timeout_s, ledger_};
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    if (ranks[i] == world_rank_) group.rank = static_cast<int>(i);
+    group.hosts.push_back(hosts_[static_cast<size_t>(ranks[i])]);
+  }
+  // Every rank takes part in every exchange, a lone one too.
+  const auto id_of = [&](int maker) {
+    const bool mine = group.size() > 1 && group.rank == maker;
+    return gather_ids(mine ? device.make_id()
+                           : DeviceGroups::Id{})[static_cast<size_t>(ranks[static_cast<size_t>(maker % group.size())])];
+  };
+  std::unique_ptr<Communicator> comm;
+  if (carries == Carries::Collectives) {
+    const DeviceGroups::Id id = id_of(0);
+    if (group.size() > 1) comm = device.make(group, id);
+  } else if (group.size() > 1) {  // all groups of this name have one size
+    std::vector<DeviceGroups::Id> ids;
+    for (const Lane& lane : lanes_of(group.size())) ids.push_back(id_of(lane.from));
+    comm = device.make_messages(group, ids);
+  }
+  if (!comm) comm = std::make_unique<SelfCommunicator>(name, device.device().memory(), &device.device());
+  std::vector<int> nodes;
+  for (const int rank : ranks) nodes.push_back(nodes_[static_cast<size_t>(rank)]);
+  return std::make_unique<LedgerCommunicator>(std::move(comm), *ledger_, CallTime::OnDevice, std::move(nodes));
 }
 
 std::unique_ptr<GroupFactory> make_phantom_groups(const PhantomRank& phantom, const GridOptions& options,

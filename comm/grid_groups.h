@@ -7,6 +7,7 @@
 
 #include "comm/comm_thread.h"
 #include "comm/delay.h"
+#include "comm/device_groups.h"
 #include "comm/process_grid.h"
 #include "comm/progress.h"
 #include "comm/wait.h"
@@ -28,6 +29,12 @@ class GroupFactory {
   virtual ~GroupFactory() = default;
   /// `ranks`: world ranks of this rank's group, ascending along the axis. Groups of all ranks are disjoint.
   std::unique_ptr<Communicator> make(const std::string& name, const std::vector<int>& ranks, RunsOn runs_on);
+  /// The same for tensors of a device: collectives, or messages alone.
+  enum class Carries { Collectives, Messages };
+  std::unique_ptr<Communicator> make_on_device(DeviceGroups& device, const std::string& name,
+                                               const std::vector<int>& ranks, Carries carries);
+  /// Collective over the world: ConfigError, on all ranks alike, when two of them compute on one GPU.
+  void refuse_shared_gpus(const kernels::DiscreteDevice& device);
   virtual MemoryProvider& memory() = 0;
   const std::vector<int>& nodes() const { return nodes_; }
   /// An error is unwinding this rank: nothing of it shall wait any longer.
@@ -42,6 +49,9 @@ class GroupFactory {
   virtual std::unique_ptr<Communicator> make_links(const GroupInfo& group, RunsOn runs_on) {
     return make_bare(group, runs_on, Medium::Best);
   }
+
+  /// Of every world rank.
+  virtual std::vector<DeviceGroups::Id> gather_ids(const DeviceGroups::Id& mine) = 0;
 
   GridOptions options_;
   int world_rank_;

@@ -50,6 +50,7 @@ class MpiGroups final : public GroupFactory {
   }
 
  protected:
+  std::vector<DeviceGroups::Id> gather_ids(const DeviceGroups::Id& mine) override { return gather_all(mine); }
   std::unique_ptr<Communicator> make_bare(const GroupInfo& group, RunsOn runs_on, Medium medium) override {
     struct Wish {
       int64_t region = 0;      ///< in the window, for a group on one node

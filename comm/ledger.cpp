@@ -88,6 +88,11 @@ void Ledger::record_counted(const std::string& group, Operation op, int64_t payl
   }
 }
 
+void Ledger::record_busy(const std::string& group, Operation op, double busy_s) {
+  const std::lock_guard lock(mutex_);
+  entries_[{group, op}].busy_s += busy_s;
+}
+
 void Ledger::record_exposed(const std::string& group, Operation op, double exposed_s) {
   const std::lock_guard lock(mutex_);
   entries_[{group, op}].exposed_s += exposed_s;

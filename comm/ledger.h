@@ -53,6 +53,8 @@ class Ledger {
   /// Sent bytes counted at each send.
   void record_counted(const std::string& group, Operation op, int64_t payload_bytes, const SentBytes& sent,
                       double busy_s);
+  /// Seconds of an operation that was recorded before it was done.
+  void record_busy(const std::string& group, Operation op, double busy_s);
   void record_exposed(const std::string& group, Operation op, double exposed_s);
   std::map<Key, LedgerEntry> snapshot() const;
   /// Calls on the group "tp" are also counted under this label until the next one: the kind of layer that made them.

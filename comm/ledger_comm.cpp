@@ -69,6 +69,10 @@ Work LedgerCommunicator::record(Operation op, int64_t payload_bytes, Call call, 
   Work work = call();
   record_.end(op, number);
   const double call_s = now_s() - start;
+  if (call_time_ == CallTime::OnDevice) {
+    enter(op, payload_bytes, known, 0);
+    return work;
+  }
   // Communicators that count complete their calls before they return.
   if (counted != nullptr) known = *counted - before;
   if (!work.test()) {

@@ -31,7 +31,8 @@ struct CallRecord {
 /// Whether the time spent in collectives is time that computation stood still (Exposed), or passes on the communication
 /// thread (Hidden; then QueuedCommunicator records what its callers wait). Messages are always waited for by the
 /// caller.
-enum class CallTime { Exposed, Hidden };
+/// OnDevice: calls return before the device has begun; the communicator itself records seconds.
+enum class CallTime { Exposed, Hidden, OnDevice };
 
 class LedgerCommunicator final : public Communicator {
  public:

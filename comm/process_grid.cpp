@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <exception>
+#include <map>
 
 #include "comm/grid_groups.h"
 
@@ -27,30 +28,41 @@ void check_world(const GridShape& shape, int world) {
 
 /// The factory outlives the communicators: it owns their memory and thread.
 struct ProcessGrid::Impl {
-  Impl(std::unique_ptr<GroupFactory> made, const GridOptions& options, int rank) : factory(std::move(made)) {
+  using Carries = GroupFactory::Carries;
+  Impl(std::unique_ptr<GroupFactory> made, const GridOptions& options, int rank, DeviceGroups* on_device)
+      : factory(std::move(made)), device(on_device) {
     // One global order, the same on all ranks.
     const GridShape& shape = options.shape;
     world = factory->make("world", all_ranks(shape), RunsOn::Caller);
     for (const Axis axis : {Axis::Tensor, Axis::Context, Axis::Data, Axis::Pipeline}) {
       const RunsOn runs_on = axis == Axis::Data ? RunsOn::CommThread : RunsOn::Caller;
-      axes[static_cast<size_t>(axis)] = factory->make(name_of(axis), group_of(shape, rank, axis), runs_on);
+      const Carries carries = axis == Axis::Pipeline ? Carries::Messages : Carries::Collectives;
+      axes[static_cast<size_t>(axis)] = make(name_of(axis), group_of(shape, rank, axis), runs_on, carries);
     }
     const int size = options.shard_group > 0 ? options.shard_group : shape.data;
     ensure(shape.data % size == 0, "process grid: the shard group must divide dp");
     const bool both = size > 1 && size < shape.data;
     if (both) {
-      shard = factory->make("dp_shard", shard_group_of(shape, rank, size), RunsOn::CommThread);
-      replica = factory->make("dp_replica", replica_group_of(shape, rank, size), RunsOn::CommThread);
+      shard = make("dp_shard", shard_group_of(shape, rank, size), RunsOn::CommThread);
+      replica = make("dp_replica", replica_group_of(shape, rank, size), RunsOn::CommThread);
     } else {
-      (size > 1 ? replica : shard) = factory->make(size > 1 ? "dp_replica" : "dp_shard", {rank}, RunsOn::Caller);
+      (size > 1 ? replica : shard) = make(size > 1 ? "dp_replica" : "dp_shard", {rank}, RunsOn::Caller);
     }
     model_parallel = factory->make("model_parallel", model_parallel_group_of(shape, rank), RunsOn::Caller);
-    embedding = factory->make("embedding", embedding_group_of(shape, rank), RunsOn::Caller);
-    kv_replicas =
-        factory->make("kv_replicas", kv_replica_group_of(shape, rank, options.kv_replication), RunsOn::Caller);
+    embedding = make("embedding", embedding_group_of(shape, rank), RunsOn::Caller);
+    kv_replicas = make("kv_replicas", kv_replica_group_of(shape, rank, options.kv_replication), RunsOn::Caller);
     control = factory->make(kControlGroup, all_ranks(shape), RunsOn::Caller);
   }
+  std::unique_ptr<Communicator> make(const std::string& name, const std::vector<int>& ranks, RunsOn runs_on,
+                                     Carries carries = Carries::Collectives) {
+    if (device == nullptr) return factory->make(name, ranks, runs_on);
+    std::unique_ptr<Communicator> group = factory->make_on_device(*device, name, ranks, carries);
+    hosts[group.get()] = factory->make(name + ".host", ranks, RunsOn::Caller);
+    return group;
+  }
   std::unique_ptr<GroupFactory> factory;
+  DeviceGroups* device;
+  std::map<const Communicator*, std::unique_ptr<Communicator>> hosts;  // of the groups on the device
   std::unique_ptr<Communicator> world;
   std::array<std::unique_ptr<Communicator>, 4> axes;
   std::unique_ptr<Communicator> shard, replica;  // null: dp
@@ -60,19 +72,28 @@ struct ProcessGrid::Impl {
   std::unique_ptr<Communicator> control;
 };
 
-ProcessGrid::ProcessGrid(MpiSession& session, const GridOptions& options)
+ProcessGrid::ProcessGrid(MpiSession& session, const GridOptions& options, DeviceGroups* device)
     : shape_(options.shape), world_rank_(session.rank()), flight_(options.flight) {
   check_world(shape_, session.size());
   coord_ = coord_of(shape_, world_rank_);
   const UnguardedCall call(flight_, "making of MPI communicators");
-  impl_ = std::make_unique<Impl>(make_mpi_groups(session, options, ledger_), options, world_rank_);
+  std::unique_ptr<GroupFactory> factory = make_mpi_groups(session, options, ledger_);
+  if (device != nullptr) {
+    if (!options.delay_spec.empty()) {
+      throw ConfigError("--inject " + options.delay_spec +
+                        ": delays are made by the host, which does not see what the "
+                        "GPUs send; use --device cpu");
+    }
+    factory->refuse_shared_gpus(device->device());
+  }
+  impl_ = std::make_unique<Impl>(std::move(factory), options, world_rank_, device);
   nodes_ = impl_->factory->nodes();
 }
 
 ProcessGrid::ProcessGrid(const PhantomRank& phantom, const GridOptions& options)
     : shape_(options.shape), world_rank_(phantom.world_rank) {
   coord_ = coord_of(shape_, world_rank_);
-  impl_ = std::make_unique<Impl>(make_phantom_groups(phantom, options, ledger_), options, world_rank_);
+  impl_ = std::make_unique<Impl>(make_phantom_groups(phantom, options, ledger_), options, world_rank_, nullptr);
   nodes_ = impl_->factory->nodes();
 }
 
@@ -89,6 +110,10 @@ Communicator& ProcessGrid::embedding() { return *impl_->embedding; }
 Communicator& ProcessGrid::kv_replicas() { return *impl_->kv_replicas; }
 Communicator& ProcessGrid::control() { return *impl_->control; }
 Communicator& ProcessGrid::world() { return *impl_->world; }
+Communicator& ProcessGrid::host(Communicator& group) {
+  const auto found = impl_->hosts.find(&group);
+  return found == impl_->hosts.end() ? group : *found->second;
+}
 MemoryProvider& ProcessGrid::memory() { return impl_->factory->memory(); }
 
 }  // namespace triax::comm

@@ -9,6 +9,7 @@
 #include "base/flight_recorder.h"
 #include "comm/algorithms/choice.h"
 #include "comm/communicator.h"
+#include "comm/device_groups.h"
 #include "comm/ledger.h"
 #include "comm/mpi_session.h"
 
@@ -78,7 +79,9 @@ struct PhantomRank {
 /// Owns every communicator; all are made in the constructor, in one global order, on every rank alike.
 class ProcessGrid {
  public:
-  ProcessGrid(MpiSession& session, const GridOptions& options);
+  /// device: tp, dp, pp and their parts carry tensors of its memory; world, model_parallel and control the host's.
+  /// Null: all carry the host's. ConfigError, on all ranks alike, when two ranks have one GPU.
+  ProcessGrid(MpiSession& session, const GridOptions& options, DeviceGroups* device = nullptr);
   /// Without MPI; shared_memory, fake_nodes and timeout_s play no part.
   ProcessGrid(const PhantomRank& phantom, const GridOptions& options);
   ~ProcessGrid();
@@ -107,6 +110,8 @@ class ProcessGrid {
   /// All ranks again, for a thread beside the one that trains (saving in the background). Not used by that one
   /// meanwhile.
   Communicator& control();
+  /// The ranks of `group`, one of those above, for tensors of the host's memory: itself unless it carries a device's.
+  Communicator& host(Communicator& group);
   /// Memory that all ranks of the host can reach: collectives on tensors of arenas over it need no copies inside a
   /// host. The heap when there are no peers on this host or shared memory is off. Thread-safe; lives as long as the
   /// grid.

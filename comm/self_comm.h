@@ -2,13 +2,16 @@
 #pragma once
 
 #include "comm/wait.h"
+#include "kernels/device.h"
 
 namespace triax::comm {
 
 /// Where in and out differ, out becomes a copy of in. send and recv have nobody to talk to: std::logic_error.
 class SelfCommunicator final : public Communicator {
  public:
-  SelfCommunicator(std::string name, MemoryProvider& memory) : name_(std::move(name)), arena_(memory) {}
+  /// device: whose memory the tensors lie in; null: the host's.
+  SelfCommunicator(std::string name, MemoryProvider& memory, kernels::Device* device = nullptr)
+      : name_(std::move(name)), device_(device), arena_(memory) {}
   int rank() const override { return 0; }
   int size() const override { return 1; }
   const std::string& name() const override { return name_; }
@@ -26,7 +29,10 @@ class SelfCommunicator final : public Communicator {
   Tensor allocate_symmetric(DType dtype, int64_t elements) override;
 
  private:
+  Work copy_over(const Tensor& in, const Tensor& out);
+
   std::string name_;
+  kernels::Device* device_;
   Arena arena_;
   std::vector<Buffer> symmetric_;
 };

@@ -22,6 +22,9 @@ struct CudaDeviceOptions {
 /// compute capability below 8.0.
 std::unique_ptr<DiscreteDevice> make_cuda_device(const CudaDeviceOptions& options, CudaModule module);
 
+/// Address of a function of the loaded module; null when it has none of that name.
+void* cuda_module_symbol(CudaModule module, const char* name);
+
 /// The module's file, whether or not it exists.
 std::string cuda_module_path(CudaModule module);
 

@@ -35,6 +35,7 @@ class NullDevice final : public Device {
   std::string name() const override { return "null"; }
   bool on_host() const override { return stands_ == Stands::ForHost; }
   MemoryProvider& memory() override { return memory_; }
+  MemoryProvider& staging_memory() override { return memory_; }
   void synchronize() override {}
   void gemm(const Gemm&) override {}
   void bias_backward(Tensor, Tensor) override {}

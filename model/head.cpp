@@ -97,8 +97,10 @@ void Head::row_logits(Buffer x, int64_t row, Tensor values) const {
   } else {
     c_->device->copy(logits.flat(), whole);
   }
-  c_->device->copy(whole.range(0, model_->vocab_size), values);
-  c_->device->synchronize();
+  const Buffer converted = c_->arena->allocate(values.dtype(), model_->vocab_size, MemoryCategory::Workspace);
+  const Tensor wanted = converted.view(values.dtype(), {model_->vocab_size});
+  c_->device->copy(whole.range(0, model_->vocab_size), wanted);
+  c_->device->download(wanted, values);
 }
 
 }  // namespace triax::model

@@ -5,6 +5,11 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 triax=$1
 out=${2:-runs/demo}
+# check_gpu.sh: TRIAX_DEVICE=cuda TRIAX_DEMO_LAYOUT=one, on one rank and its GPU.
+device=(--device "${TRIAX_DEVICE:-cpu}")
+one=(--tensor-model-parallel-size 1 --pipeline-model-parallel-size 1 --no-sequence-parallel)
+ranks=8
+[ "${TRIAX_DEMO_LAYOUT:-}" != one ] || { ranks=1; device+=("${one[@]}"); }
 text=data/demo/pride_and_prejudice.txt
 launch=${TRIAX_LAUNCHER:-mpiexec -n}
 say() { printf '\n== %s\n' "$*"; }
@@ -17,9 +22,9 @@ say "A tokenizer of 2048 ids, and the novel as tokens"
 "$triax" data build --input $text --document-separator '\n\n\n' --append-eod --tokenizer-type GPT2BPETokenizer \
   --vocab-file "$out/bpe-vocab.json" --merge-file "$out/bpe-merges.txt" --output-prefix "$out/novel"
 
-say "Training on 8 ranks: tensor 2 x pipeline 2 x data 2"
+[ $ranks -eq 1 ] && say "Training on one rank, ${device[1]}" || say "Training on 8 ranks: tensor 2 x pipeline 2 x data 2"
 export OMP_NUM_THREADS=1
-$launch 8 "$triax" train --config configs/demo.cfg --data-path "$out/novel_text_document" --run-dir "$out/run" \
+$launch $ranks "$triax" train --config configs/demo.cfg "${device[@]}" --data-path "$out/novel_text_document" --run-dir "$out/run" \
   --save "$out/weights"
 
 say "Held-out chapters: the model against zlib -9"
@@ -27,8 +32,7 @@ say "Held-out chapters: the model against zlib -9"
 for document in 56 57 58 59 60 61; do
   "$triax" data show "$out/novel_text_document" --document $document --decode
 done >"$out/held_out.txt"
-$launch 1 "$triax" train --config configs/demo.cfg --tensor-model-parallel-size 1 --pipeline-model-parallel-size 1 \
-  --no-sequence-parallel --data-path "$out/novel_text_document" --load "$out/weights" --skip-train \
+$launch 1 "$triax" train --config configs/demo.cfg --device "${device[1]}" "${one[@]}" --data-path "$out/novel_text_document" --load "$out/weights" --skip-train \
   --run-dir "$out/evaluation"
 bytes=$(wc -c <"$out/held_out.txt")
 gzip -9 -n -c "$out/held_out.txt" | wc -c | awk -v n="$bytes" \

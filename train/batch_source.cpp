@@ -56,4 +56,10 @@ parallel::MicroBatch view_of(const io::MicroBatch& batch) {
   return view;
 }
 
+double counted_tokens(const io::MicroBatch& batch) {
+  if (batch.loss_mask.empty()) return static_cast<double>(batch.targets.size());
+  return std::accumulate(batch.loss_mask.begin(), batch.loss_mask.end(), 0.0,
+                         [](double sum, float mask) { return sum + static_cast<double>(mask); });
+}
+
 }  // namespace triax::train

@@ -33,4 +33,7 @@ class BatchSource {
 /// Views of a micro-batch in host memory; it must outlive them.
 parallel::MicroBatch view_of(const io::MicroBatch& batch);
 
+/// Tokens that count in the loss.
+double counted_tokens(const io::MicroBatch& batch);
+
 }  // namespace triax::train

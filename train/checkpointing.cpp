@@ -13,6 +13,7 @@
 #include "io/report/run_directory.h"
 #include "train/collective_task.h"
 #include "train/compression_checkpoint.h"
+#include "train/host_values.h"
 #include "train/save_directory.h"
 #include "train/save_fault.h"
 
@@ -87,12 +88,13 @@ Checkpointing::Checkpointing(const io::RunOptions& options, io::WeightsHeader to
       grid_(&grid),
       device_(&device),
       fault_(make_save_fault(options.control.inject, grid.world_rank())),
-      run_fault_(fault) {
+      run_fault_(fault),
+      staging_arena_(device.staging_memory()) {
   if (!in_background()) return;
   const int64_t bytes = staging_bytes(pieces_to_save(trainer, grid, with_optimizer()));
-  staging_ = arena.allocate(static_cast<size_t>(bytes), MemoryCategory::Staging);
-  // Memory that was never touched would make the first copy several times slower.
-  device.fill(staging_.view(DType::Float32, {bytes / 4}), 0);
+  staging_ = (device.on_host() ? arena : staging_arena_).allocate(static_cast<size_t>(bytes), MemoryCategory::Staging);
+  // Memory that was never touched would make the first copy several times slower. (Pinned memory is touched.)
+  if (device.on_host()) device.fill(staging_.view(DType::Float32, {bytes / 4}), 0);
 }
 
 Checkpointing::~Checkpointing() {
@@ -185,7 +187,7 @@ std::string Checkpointing::load_or_initialize() {
                         "with fresh moments",
                         request.path, piece.kind));
       }
-      reader.read(piece);
+      read_piece(reader, piece, *device_);
     }
     if (with == WithOptimizer::Yes && trainer_->compression() != nullptr) {
       missing =
@@ -226,7 +228,7 @@ void Checkpointing::stage(std::vector<io::Piece>& pieces) {
   int64_t at = 0;
   for (io::Piece& piece : pieces) {
     const Tensor copy(static_cast<std::byte*>(staging_.data()) + at, piece.data.dtype(), {piece.data.numel()});
-    device_->copy(piece.data, copy);
+    device_->on_host() ? device_->copy(piece.data, copy) : device_->start_download(piece.data, copy);
     at += aligned(piece.bytes());
     piece.data = copy;
   }
@@ -271,7 +273,12 @@ std::string Checkpointing::save(const RunState& run, const std::string& why) {
     return fmt::format("{}saving iteration {} ({}): copied in {:.3f} s", earlier, progress.iteration, why,
                        watch.elapsed_s());
   }
+  if (!device_->on_host()) {
+    staging_ = staging_arena_.allocate(static_cast<size_t>(staging_bytes(job.pieces)), MemoryCategory::Staging);
+    stage(job.pieces);
+  }
   save_checkpoint(grid_->control(), job);
+  if (!device_->on_host()) staging_.reset();
   return fmt::format("saved iteration {} in {} ({}) in {:.2f} s", progress.iteration, control.save, why,
                      watch.elapsed_s());
 }

@@ -74,6 +74,7 @@ class Checkpointing {
   io::SaveHook fault_;
   RunFault* run_fault_;
   std::optional<io::DirectoryLock> lock_;
+  Arena staging_arena_;  ///< pinned; of a device with memory of its own
   Buffer staging_;
   std::future<void> running_;
   bool unsettled_ = false;  ///< a save was begun that no later save() or finish() has waited for: alike on all ranks

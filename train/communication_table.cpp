@@ -24,8 +24,8 @@ std::string lines_of(const std::map<comm::Ledger::Key, comm::LedgerEntry>& entri
   std::string text;
   for (const auto& [key, e] : entries) {
     const std::string name = labelled ? "tp " + key.first : key.first + " -";
-    fmt::format_to(std::back_inserter(text), "{} {} {} {} {} {} {} {} {}\n", name, static_cast<int>(key.second), e.calls,
-                   e.payload_bytes, e.sent_bytes, e.busy_s, e.exposed_s, e.converted_calls, e.counted.across);
+    fmt::format_to(std::back_inserter(text), "{} {} {} {} {} {} {} {} {}\n", name, static_cast<int>(key.second),
+                   e.calls, e.payload_bytes, e.sent_bytes, e.busy_s, e.exposed_s, e.converted_calls, e.counted.across);
   }
   return text;
 }

@@ -36,7 +36,7 @@ struct CommunicationRow {
   comm::Operation op = comm::Operation::AllReduce;
   double calls = 0, payload_bytes = 0, sent_bytes = 0, busy_s = 0, exposed_s = 0;
   double across_bytes = 0;  ///< of the sent bytes that were counted, those to ranks on other nodes
-  bool converted = false;  ///< some sent bytes are the payload times the busbw factor, not counted at sends
+  bool converted = false;   ///< some sent bytes are the payload times the busbw factor, not counted at sends
 };
 
 /// Sums over the ranks of `world`, divided by their number; collective (one all-gather of each rank's rows as text).
@@ -53,8 +53,8 @@ enum class CommunicationScope { AllRanks, FailedRank };
 std::string communication_text(const std::vector<CommunicationRow>& rows, int64_t steps, double step_s,
                                CommunicationScope scope);
 
-/// The same rows as a JSON list for summary.json, per step: group, kind, operation, calls, payload_bytes, sent_bytes, across_bytes,
-/// busy_ms, exposed_ms, converted.
+/// The same rows as a JSON list for summary.json, per step: group, kind, operation, calls, payload_bytes, sent_bytes,
+/// across_bytes, busy_ms, exposed_ms, converted.
 std::string communication_json(const std::vector<CommunicationRow>& rows, int64_t steps);
 
 }  // namespace triax::train

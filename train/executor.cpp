@@ -24,6 +24,13 @@ FlightRecorder::Entry entry_of(const Op& op, size_t index) {
   return entry;
 }
 
+/// Even for activations, odd for gradients: on a device, which keeps messages of one parity in order
+/// (comm/device_groups.h), neither kind then waits for the other.
+int tag_of(const Op& op) {
+  const bool gradient = op.kind == OpKind::SendGradient || op.kind == OpKind::RecvGradient;
+  return static_cast<int>(2 * op.match + (gradient ? 1 : 0));
+}
+
 size_t direction_of(const Op& send) { return send.kind == OpKind::SendActivation ? 0 : 1; }
 
 }  // namespace
@@ -55,8 +62,7 @@ Executor::Executor(std::span<const Op> ops, const parallel::LayerMap& layers, in
 }
 
 ExecutionTimes Executor::run(StageWork& work) {
-  ExecutionTimes total;
-  const double start_s = start_s_ = now_s();
+  start_s_ = now_s();
   if (clock_ != nullptr) clock_->start_step();
   next_receive_ = 0;
   peak_op_ = -1;
@@ -65,7 +71,7 @@ ExecutionTimes Executor::run(StageWork& work) {
   for (size_t i = 0; i < ops_.size(); ++i) {
     const Op& op = ops_[i];
     const int64_t peak = arena_->ledger().peak_total;
-    times_[i].start_s = now_s() - start_s;
+    device_->mark(2 * i);
     const FlightRecorder::Entry entry = entry_of(op, i);
     if (flight_ != nullptr) flight_->begin(entry);
     if (before_) before_(op);
@@ -76,16 +82,26 @@ ExecutionTimes Executor::run(StageWork& work) {
                                        parallel::name_of(op.kind), op.chunk, op.micro_batch));
     }
     if (clock_ != nullptr) clock_->advance(static_cast<int>(i));
-    times_[i].stop_s = now_s() - start_s;
+    device_->mark(2 * i + 1);
     if (flight_ != nullptr) flight_->end(entry);
     if (arena_->ledger().peak_total > peak) peak_op_ = static_cast<int>(i);
-    if (is_receive(op.kind)) total.receive_wait_s += times_[i].stop_s - times_[i].start_s;
-    if (is_compute(op.kind) || is_send(op.kind)) total.compute_end_s = times_[i].stop_s;
   }
   for (auto& direction : staged_) {
     for (Message& stage : direction) stage.work.wait();
   }
-  total.end_s = now_s() - start_s;
+  device_->synchronize();
+  return times_of_run();
+}
+
+ExecutionTimes Executor::times_of_run() {
+  ExecutionTimes total;
+  total.end_s = now_s() - start_s_;
+  for (size_t i = 0; i < ops_.size(); ++i) {
+    times_[i] = {device_->marked_s(2 * i) - start_s_, device_->marked_s(2 * i + 1) - start_s_};
+    const OpKind kind = ops_[i].kind;
+    if (is_receive(kind)) total.receive_wait_s += times_[i].stop_s - times_[i].start_s;
+    if (is_compute(kind) || is_send(kind)) total.compute_end_s = times_[i].stop_s;
+  }
   return total;
 }
 
@@ -114,8 +130,7 @@ void Executor::post_receive() {
   const Op& op = ops_[receives_[next_receive_++]];
   Message message;
   message.buffer = arena_->allocate(message_.dtype, message_.slice(), MemoryCategory::Communication);
-  message.work =
-      pipeline_->recv(message.buffer.view(message_.dtype, {message_.slice()}), peer_of(op), static_cast<int>(op.match));
+  message.work = pipeline_->recv(message.buffer.view(message_.dtype, {message_.slice()}), peer_of(op), tag_of(op));
   posted_.push_back(std::move(message));
 }
 
@@ -138,8 +153,7 @@ void Executor::send(const Op& op) {
   const Tensor out = stage.buffer.view(message_.dtype, {message_.slice()});
   const int64_t begin = message_.scattered_over != nullptr ? message_.scattered_over->rank() * message_.slice() : 0;
   device_->copy(data.view(message_.dtype, {message_.numel()}).range(begin, begin + message_.slice()), out);
-  device_->synchronize();
-  stage.work = pipeline_->send(out, peer_of(op), static_cast<int>(op.match));
+  stage.work = pipeline_->send(out, peer_of(op), tag_of(op));
 }
 
 void Executor::gather_message(const Op& op) {

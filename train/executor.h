@@ -89,6 +89,7 @@ class Executor {
     comm::Work work;
   };
   void execute(const parallel::Op& op, StageWork& work);
+  ExecutionTimes times_of_run();
   void post_receive();
   void finish_receive(const parallel::Op& op);
   void send(const parallel::Op& op);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "train/host_values.h"
+
 namespace triax::train {
 
 std::vector<FlatRange> counted_ranges(const parallel::ParameterStore& store) {
@@ -45,9 +47,9 @@ GradientNorm::GradientNorm(const parallel::ParameterStore& store, std::vector<Fl
 double GradientNorm::sum_of_squares() {
   device_->fill(sum_, 0);
   for (const FlatRange& range : ranges_) device_->sum_of_squares(store_->grad(range), sum_);
-  device_->synchronize();
-  group_->all_reduce(sum_, comm::ReduceOp::Sum).wait();
-  return *sum_.as<double>();
+  double sum = scalar_of(*device_, sum_);
+  group_->all_reduce(Tensor(&sum, DType::Float64, {1}), comm::ReduceOp::Sum).wait();
+  return sum;
 }
 
 double mean_factor(int64_t micro_batch_tokens, double loss_scale, double global_tokens) {
@@ -67,8 +69,7 @@ std::string first_nonfinite(const parallel::ParameterStore& store, kernels::Devi
     for (const FlatRange& part : parts_within({p.range()}, store.held().gradients)) {
       device.count_nonfinite(store.grad(part), count);
     }
-    device.synchronize();
-    if (*count.as<double>() > 0) return p.name;
+    if (scalar_of(device, count) > 0) return p.name;
   }
   return "";
 }

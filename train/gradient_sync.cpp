@@ -157,7 +157,6 @@ void GradientSync::sum_packed(const std::vector<size_t>& indices, comm::Communic
     }
   }
   if (used == 0) return;  // the tp ranks own the same elements: none of them has a part
-  device_->synchronize();
   group.all_reduce(pack.range(0, used), comm::ReduceOp::Sum).wait();
   used = 0;
   for (const size_t i : indices) {
@@ -188,7 +187,6 @@ void GradientSync::sum_tied() {
     return;
   }
   if (skipped_.tied || grid_->embedding().size() == 1) return;
-  device_->synchronize();
   for (const size_t i : plan_.tied) {
     for (const Tensor& part : summed_parts(i)) grid_->embedding().all_reduce(part, comm::ReduceOp::Sum).wait();
   }
@@ -213,7 +211,6 @@ void GradientSync::reduce(int block) {
   }
   const parallel::ShardBlock& b = block_at(block);
   const parallel::FlatRange own = plan_.shards.shard_of(b, grid_->shard().rank());
-  device_->synchronize();
   if (plan_.shards.options.stage == 0) {
     start(grid_->data().all_reduce(store_->grad(b.range), comm::ReduceOp::Sum));
     return;
@@ -245,7 +242,6 @@ void GradientSync::start_reduction(int block) {
   const int shard = grid_->shard().rank();
   ensure(store_->grads_written(b.range), "GradientSync: a gradient of the bucket was not made");
   store_->bind_grads(b.range, {});
-  device_->synchronize();
   const Tensor all = bucket.memory.view(store_->grad_dtype(), {b.range.size()});
   const auto part = [&](const parallel::FlatRange& range) {
     return all.range(range.begin - b.range.begin, range.end - b.range.begin);
@@ -276,7 +272,6 @@ void GradientSync::finish_reduction(int block) {
     device_->add(reduced, store_->grad(owned));
   }
   bucket.first = false;
-  device_->synchronize();
   bucket.memory.reset();
 }
 

@@ -24,7 +24,8 @@ std::vector<io::MicroBatch> empty_batches(const io::RunOptions& options) {
 }  // namespace
 
 MemoryForecast forecast_memory(const io::RunOptions& options, int world_rank) {
-  kernels::NullDevice device;
+  using Stands = kernels::NullDevice::Stands;
+  kernels::NullDevice device(options.control.device == "cpu" ? Stands::ForHost : Stands::ForDiscrete);
   Arena arena(device.memory());
   comm::ProcessGrid grid(comm::PhantomRank{world_rank, 8}, grid_options(options));
   Trainer trainer(grid, device, arena, options, Use::Train);

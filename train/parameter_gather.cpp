@@ -60,7 +60,6 @@ void ParameterGather::refresh(int block) {
   const ShardBlock& b = plan_->blocks[static_cast<size_t>(block)];
   const FlatRange shard = plan_->shard_of(b, grid_->shard().rank());
   const FlatRange owned = plan_->owned_of(b, grid_->shard().rank(), grid_->replica().rank());
-  device_->synchronize();
   if (owned != shard) start(state, grid_->replica().all_gather(store_->weight(owned), store_->weight(shard)));
   if (!b.gathered && shard != b.range) {
     start(state, grid_->shard().all_gather(store_->weight(shard), store_->weight(b.range)));
@@ -86,7 +85,6 @@ void ParameterGather::gather(int block) {
     state.message = arena_->allocate(static_cast<size_t>(bytes), MemoryCategory::Communication);
     return start(state, coded_->start(values, state.message.view(DType::UInt8, {bytes})));
   }
-  device_->synchronize();
   start(state, grid_->shard().all_gather(shard, state.memory.view(store_->weight_dtype(), {b.range.size()})));
 }
 
@@ -94,7 +92,6 @@ void ParameterGather::release(int block) {
   State& state = states_[static_cast<size_t>(block)];
   const ShardBlock& b = plan_->blocks[static_cast<size_t>(block)];
   finish(state, b);
-  device_->synchronize();
   store_->bind_weights(b.range, {});
   state.memory.reset();
 }

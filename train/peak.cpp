@@ -2,19 +2,22 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "base/clock.h"
 
 namespace triax::train {
 
 double measure_peak_tflops(kernels::Device& device, DType dtype, Arena& arena, comm::Communicator& world) {
-  constexpr int64_t kSize = 768;
+  const int64_t size = device.on_host() ? 768 : 8192;
+  Arena own(device.memory());  // of a GPU: given back at once
+  Arena& memory = device.on_host() ? arena : own;
   constexpr double kSeconds = 0.2;
   std::array<Buffer, 3> buffers;
   std::array<Tensor, 3> matrices;
   for (size_t i = 0; i < buffers.size(); ++i) {
-    buffers[i] = arena.allocate(dtype, kSize * kSize, MemoryCategory::Workspace);
-    matrices[i] = buffers[i].view(dtype, {kSize, kSize});
+    buffers[i] = memory.allocate(dtype, size * size, MemoryCategory::Workspace);
+    matrices[i] = buffers[i].view(dtype, {size, size});
     device.fill(matrices[i], 0.5);
   }
   kernels::Gemm gemm;
@@ -30,7 +33,7 @@ double measure_peak_tflops(kernels::Device& device, DType dtype, Arena& arena, c
     device.synchronize();
     best_s = std::min(best_s, one.elapsed_s());
   } while (all.elapsed_s() < kSeconds);
-  double tflops = 2.0 * kSize * kSize * kSize / best_s * 1e-12;
+  double tflops = 2.0 * std::pow(static_cast<double>(size), 3) / best_s * 1e-12;
   world.all_reduce(Tensor(&tflops, DType::Float64, {1}), comm::ReduceOp::Sum).wait();
   return tflops / world.size();
 }

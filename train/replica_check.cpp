@@ -43,12 +43,15 @@ std::vector<NamedArray> arrays_of(const parallel::ParameterStore& store, const O
 }
 
 /// Of what the rank holds of the parameter's true elements.
-uint64_t hash_of(const NamedArray& array, const parallel::Parameter& p) {
+uint64_t hash_of(const NamedArray& array, const parallel::Parameter& p, kernels::Device& device) {
   uint64_t hash = 0;
+  std::vector<std::byte> host(device.on_host() ? 0 : static_cast<size_t>(p.numel) * sizeof(double));
   for (size_t i = 0; i < array.held.size(); ++i) {
     const FlatRange part = parallel::intersection({p.offset, p.offset + p.true_numel()}, array.held[i]);
     if (part.size() <= 0) continue;
-    const Tensor t = array.memory[i].range(part.begin - array.held[i].begin, part.end - array.held[i].begin);
+    const Tensor held = array.memory[i].range(part.begin - array.held[i].begin, part.end - array.held[i].begin);
+    const Tensor t = device.on_host() ? held : Tensor(host.data(), held.dtype(), {held.numel()});
+    if (!device.on_host()) device.download(held, t);
     const uint64_t own =
         stream_of(std::string_view(static_cast<const char*>(t.data()), static_cast<size_t>(t.bytes())));
     hash = hash * 0x100000001b3U + own;
@@ -63,11 +66,11 @@ struct Item {
 };
 
 /// First difference between this rank's hashes and another's, or "".
-std::string compare(const std::vector<Item>& items, comm::Communicator& group) {
+std::string compare(const std::vector<Item>& items, comm::Communicator& group, kernels::Device& device) {
   if (group.size() == 1 || items.empty()) return "";
   std::vector<int64_t> mine;
   for (const Item& item : items) {
-    mine.push_back(static_cast<int64_t>(hash_of(*item.array, *item.parameter)));
+    mine.push_back(static_cast<int64_t>(hash_of(*item.array, *item.parameter, device)));
   }
   const auto n = static_cast<int64_t>(mine.size());
   std::vector<int64_t> all(mine.size() * static_cast<size_t>(group.size()));
@@ -83,9 +86,10 @@ std::string compare(const std::vector<Item>& items, comm::Communicator& group) {
 }
 
 /// The same where both copies of a tied parameter are this rank's: items in pairs.
-std::string compare_pairs(const std::vector<Item>& items) {
+std::string compare_pairs(const std::vector<Item>& items, kernels::Device& device) {
   for (size_t i = 0; i + 1 < items.size(); i += 2) {
-    if (hash_of(*items[i].array, *items[i].parameter) == hash_of(*items[i + 1].array, *items[i + 1].parameter))
+    if (hash_of(*items[i].array, *items[i].parameter, device) ==
+        hash_of(*items[i + 1].array, *items[i + 1].parameter, device))
       continue;
     return fmt::format("--check replicas: {} of {} differs from that of {}, which it is tied to on the same rank",
                        items[i].array->name, items[i].parameter->name, items[i + 1].parameter->name);
@@ -96,7 +100,7 @@ std::string compare_pairs(const std::vector<Item>& items) {
 }  // namespace
 
 void check_replicas(const parallel::ParameterStore& store, const Optimizer* optimizer, const SyncPlan& plan,
-                    comm::ProcessGrid& grid) {
+                    comm::ProcessGrid& grid, kernels::Device& device) {
   const std::vector<NamedArray> arrays = arrays_of(store, optimizer);
   // Under hpZ every dp rank owns other elements.
   const bool unique = plan.shards.options.states == parallel::StateSharding::AllOfData;
@@ -120,13 +124,13 @@ void check_replicas(const parallel::ParameterStore& store, const Optimizer* opti
   }
   std::string fault;
   if (plan.tied.size() == 2) {  // first and last stage are chunks of this rank; no other rank has a copy
-    fault = compare_pairs(tied);
+    fault = compare_pairs(tied, device);
     tied.clear();
   }
   for (const auto& [items, group] :
        {std::pair{&data, &grid.data()}, std::pair{&replica, &grid.replica()}, std::pair{&tensor, &grid.tensor()},
         std::pair{&kv, &grid.kv_replicas()}, std::pair{&tied, &grid.embedding()}}) {
-    const std::string found = compare(*items, *group);
+    const std::string found = compare(*items, grid.host(*group), device);
     if (fault.empty()) fault = found;
   }
   // Every rank leaves alike, else the others would wait in the next collective.

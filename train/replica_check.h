@@ -13,6 +13,6 @@ namespace triax::train {
 /// over their replicas; the tied word embedding over the first and last stage. Throws RunTimeError naming tensor, array
 /// and ranks. Collective over world. `optimizer` may be null. Weights must be up to date (Trainer::gather_weights).
 void check_replicas(const parallel::ParameterStore& store, const Optimizer* optimizer, const SyncPlan& plan,
-                    comm::ProcessGrid& grid);
+                    comm::ProcessGrid& grid, kernels::Device& device);
 
 }  // namespace triax::train

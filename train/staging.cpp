@@ -1,9 +1,14 @@
 #include "train/staging.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
+#include <map>
 #include <unordered_set>
 #include <vector>
+
+#include "base/error.h"
 
 namespace triax::train {
 namespace {
@@ -83,6 +88,36 @@ int staging_buffers(const parallel::Program& program, ReceiveAhead ahead) {
     if (Rehearsal(program, ahead, static_cast<size_t>(staged)).ends()) return staged;
   }
   return 0;
+}
+
+std::string lane_fault(const parallel::Program& program) {
+  const int p = program.pipeline;
+  // Matches by (from, to, gradients), in the order of either side.
+  std::map<std::array<int, 3>, std::vector<int64_t>> sent, received;
+  for (int i = 0; i < p; ++i) {
+    for (const Op& op : program.positions[static_cast<size_t>(i)]) {
+      if (!is_send(op.kind) && !is_receive(op.kind)) continue;
+      const int peer = (i + op.peer_offset) % p;
+      if (peer != (i + 1) % p && peer != (i + p - 1) % p) {
+        return fmt::format("positions {} and {} are not neighbours", i, peer);
+      }
+      const int gradient = op.kind == OpKind::SendGradient || op.kind == OpKind::RecvGradient ? 1 : 0;
+      (is_send(op.kind) ? sent[{i, peer, gradient}] : received[{peer, i, gradient}]).push_back(op.match);
+    }
+  }
+  for (const auto& [lane, matches] : sent) {
+    if (received[lane] == matches) continue;
+    return fmt::format("position {} takes {} of position {} in another order than they are sent in", lane[1],
+                       lane[2] != 0 ? "gradients" : "activations", lane[0]);
+  }
+  return {};
+}
+
+void check_lanes(const parallel::Program& program, const std::string& device) {
+  const std::string fault = lane_fault(program);
+  if (fault.empty()) return;
+  throw ConfigError(fmt::format("--device {}: pipeline schedule {}: {}; use --device cpu, or another schedule", device,
+                                program.schedule, fault));
 }
 
 }  // namespace triax::train

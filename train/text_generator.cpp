@@ -7,6 +7,7 @@
 #include "base/philox.h"
 #include "train/batch_source.h"
 #include "train/checkpoint_pieces.h"
+#include "train/host_values.h"
 
 namespace triax::train {
 namespace {
@@ -83,9 +84,11 @@ TextGenerator::TextGenerator(comm::ProcessGrid& grid, kernels::Device& device, A
       trainer_(grid, device, arena, options, Use::Evaluate),
       state_(trainer_.chunks().front()->make_state()),
       logits_(static_cast<size_t>(options.model.vocab_size)),
-      loss_buffer_(arena.allocate(DType::Float64, 1, MemoryCategory::Workspace)) {
+      loss_buffer_(arena.allocate(DType::Float64, 1, MemoryCategory::Workspace)),
+      upload_(device, arena, 1, 1, options.model.seq_length) {
   ensure(grid.shape().data == 1 && options.parallel.chunks == 1, "TextGenerator: one replica, one chunk per stage");
-  for (const io::Piece& piece : pieces_to_load(trainer_, weights, WithOptimizer::No)) weights.read(piece);
+  for (const io::Piece& piece : pieces_to_load(trainer_, weights, WithOptimizer::No))
+    read_piece(weights, piece, device);
   trainer_.weights_changed();
   const auto s = static_cast<size_t>(options.model.seq_length);
   batch_.tokens.resize(s);
@@ -113,7 +116,7 @@ void TextGenerator::fill_batch(std::span<const int32_t> context) {
 
 int32_t TextGenerator::next_token(std::span<const int32_t> context, const SamplingOptions& sampling, uint64_t index) {
   fill_batch(context);
-  const parallel::MicroBatch batch = view_of(batch_);
+  const parallel::MicroBatch batch = upload_.view(0, batch_);
   model::Chunk& chunk = *trainer_.chunks().front();
   comm::Communicator& pipeline = grid_->pipeline();
   const DType dtype = io::compute_dtype(options_.control.precision);
@@ -128,15 +131,15 @@ int32_t TextGenerator::next_token(std::span<const int32_t> context, const Sampli
   if (chunk.last()) {
     const Tensor logits(logits_.data(), DType::Float32, {static_cast<int64_t>(logits_.size())});
     chunk.forward_logits(*state_, batch, std::move(input), static_cast<int64_t>(context.size()) - 1, logits);
-    device_->synchronize();
     token = sample_token(logits_, sampling, index);
   } else {
     const Buffer output = chunk.forward(*state_, batch, std::move(input), parallel::Mode::Evaluate,
                                         loss_buffer_.view(DType::Float64, {1}));
-    device_->synchronize();
     pipeline.send(output.view(dtype, {rows, cols}), pipeline.rank() + 1, 0).wait();
   }
-  pipeline.broadcast(Tensor(&token, DType::Int32, {1}), pipeline.size() - 1).wait();
+  // The slot of the batch is written anew for the next token.
+  device_->synchronize();
+  grid_->host(pipeline).broadcast(Tensor(&token, DType::Int32, {1}), pipeline.size() - 1).wait();
   return token;
 }
 

@@ -11,6 +11,7 @@
 #include "comm/mpi_session.h"
 #include "io/checkpoint/reader.h"
 #include "io/tokenizer/tokenizer.h"
+#include "train/batch_upload.h"
 #include "train/trainer.h"
 
 namespace triax::train {
@@ -51,6 +52,7 @@ class TextGenerator {
   io::MicroBatch batch_;
   std::vector<float> logits_;
   Buffer loss_buffer_;
+  BatchUpload upload_;
 };
 
 }  // namespace triax::train

@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <new>
 #include <utility>
 
 #include "io/options/validate.h"
 #include "parallel/checker.h"
 #include "parallel/cost_text.h"
 #include "train/batch_source.h"
+#include "train/host_values.h"
 #include "train/program_builder.h"
 #include "train/staging.h"
 
@@ -44,14 +44,6 @@ Tensor scalar(Arena& arena, Buffer& buffer) {
   return buffer.view(DType::Float64, {1});
 }
 
-double counted(const parallel::MicroBatch& batch, int64_t tokens) {
-  if (!batch.loss_mask) return static_cast<double>(tokens);
-  const float* mask = batch.loss_mask.as<float>();
-  double sum = 0;
-  for (int64_t i = 0; i < tokens; ++i) sum += static_cast<double>(mask[i]);
-  return sum;
-}
-
 /// A lost peer says where the run stood: `what` of a step.
 template <class Call>
 auto during(const char* what, int64_t step, Call call) {
@@ -71,12 +63,14 @@ Trainer::Trainer(comm::ProcessGrid& grid, kernels::Device& device, Arena& arena,
       options_(options),
       use_(use),
       step_buffer_(arena.allocate(sizeof(kernels::StepBlock), MemoryCategory::Workspace)),
-      step_(new (step_buffer_.data()) kernels::StepBlock()),
+      step_(static_cast<kernels::StepBlock*>(step_buffer_.data())),
       loss_sum_(scalar(arena, loss_buffer_)),
-      count_(scalar(arena, count_buffer_)),
+      uploads_(device, arena, options.batch.num_micro_batches, options.batch.micro_batch_size,
+               options.batch.micro_batch_size * options.model.seq_length),
       context_(layer_context(grid, device, arena, options, step_)),
       scaler_(options.optimizer, options.control.precision),
-      exchange_(grid.world(), arena) {
+      exchange_(grid.world(), host_arena()) {
+  publish_step();
   const model::StageOptions stage{options.model, io::layer_map_of(options), options.parallel.recompute,
                                   grid.coord().pipeline};
   if (options.parallel.grid.data > 1) {
@@ -104,6 +98,7 @@ void Trainer::build_programs() {
     const std::vector<std::string> faults = parallel::check(*program);
     if (!faults.empty()) throw ConfigError(fmt::format("the program cannot run:\n  {}", fmt::join(faults, "\n  ")));
   }
+  if (!device_->on_host()) check_lanes(program_, options_.control.device);
   const bool scattered = options.messages == parallel::Messages::Scattered;
   const MessageShape message{context_.dtype, context_.local_tokens(), options_.model.hidden_size,
                              scattered ? &grid_->tensor() : nullptr};
@@ -161,7 +156,7 @@ OpTimes Trainer::op_times() {
     const auto ps = [this](double s) { return std::llround((executor_->start_s() + s) * 1e12); };
     for (const OpTime& time : executor_->times()) own.push_back({ps(time.start_s), ps(time.stop_s)});
   }
-  return gather_op_times(program_, own, grid_->pipeline());
+  return gather_op_times(program_, own, grid_->host(grid_->pipeline()));
 }
 
 void Trainer::start_run(const parallel::Program& program, const std::vector<std::vector<parallel::UnitOp>>& lists) {
@@ -192,9 +187,9 @@ StepResult Trainer::train_step(const StepInput& input) {
 
   StepResult result;
   result.grad_norm = grad_norm_;
-  result.learning_rate = step_->learning_rate;
-  result.loss_scale = step_->loss_scale;
-  result.skipped = step_->skip != 0;
+  result.learning_rate = now_.learning_rate;
+  result.loss_scale = now_.loss_scale;
+  result.skipped = now_.skip != 0;
   const RankReport mine = report(input, times);
   if (fault_ != nullptr) fault_->at(FaultPhase::Report, step);
   const auto reports = during("report of step", step, [&] { return exchange_.exchange(mine); });
@@ -215,12 +210,13 @@ StepResult Trainer::train_step(const StepInput& input) {
 
 void Trainer::prepare_step() {
   scaler_.restore(progress_.loss_scale);
-  *step_ = kernels::StepBlock();
-  step_->step = progress_.iteration;
-  step_->update = progress_.updates + 1;
-  step_->learning_rate = learning_rate(schedule_, static_cast<double>(progress_.schedule_samples));
-  step_->loss_scale = scaler_.scale();
-  if (compression_) compression_->start_step(step_->step, step_->update);
+  now_ = kernels::StepBlock();
+  now_.step = progress_.iteration;
+  now_.update = progress_.updates + 1;
+  now_.learning_rate = learning_rate(schedule_, static_cast<double>(progress_.schedule_samples));
+  now_.loss_scale = scaler_.scale();
+  publish_step();
+  if (compression_) compression_->start_step(now_.step, now_.update);
   sync_->start_step();
   device_->fill(loss_sum_, 0);
   counted_tokens_ = 0;
@@ -255,7 +251,6 @@ Buffer Trainer::compute(const Op& op, Buffer input) {
       ensure(false, "Trainer: the program holds a compute op that is not known");
   }
   if (units_) units_->end();
-  device_->synchronize();  // the next op may send the result
   return output;
 }
 
@@ -271,10 +266,10 @@ void Trainer::update(const Op& op) {
   }
   switch (op.kind) {
     case OpKind::LoadBatch: {
-      parallel::MicroBatch& view = views_[static_cast<size_t>(op.micro_batch)];
-      view = view_of(batches_[static_cast<size_t>(op.micro_batch)]);
+      const auto index = static_cast<size_t>(op.micro_batch);
+      views_[index] = uploads_.view(index, batches_[index]);
       if (chunks_[static_cast<size_t>(op.chunk)]->last() && grid_->coord().tensor == 0) {
-        counted_tokens_ += counted(view, context_.tokens());
+        counted_tokens_ += counted_tokens(batches_[index]);
       }
       return;
     }
@@ -307,11 +302,12 @@ void Trainer::gradient_norm() {
 }
 
 void Trainer::measure_gradient(double tokens) {
-  const double factor = mean_factor(context_.tokens(), step_->loss_scale, tokens);
+  const double factor = mean_factor(context_.tokens(), now_.loss_scale, tokens);
   grad_norm_ = std::sqrt(codes_momentum() ? one_bit_adam_->sum_of_squares() : norm_->sum_of_squares()) * factor;
   if (!std::isfinite(grad_norm_)) {
     if (!scaler_.skips_overflow()) fail_nonfinite(grad_norm_);
-    step_->skip = 1;
+    now_.skip = 1;
+    publish_step();
     return;
   }
   if (grad_norm_ == 0) {
@@ -320,21 +316,22 @@ void Trainer::measure_gradient(double tokens) {
                     "(all loss-mask entries 0, or a cut in the backward pass)",
                     progress_.iteration + 1));
   }
-  step_->grad_scale = factor * clip_factor(options_.optimizer.clip_grad, grad_norm_);
+  now_.grad_scale = factor * clip_factor(options_.optimizer.clip_grad, grad_norm_);
+  publish_step();
 }
 
 double Trainer::global_tokens() {
   const double all =
       static_cast<double>(options_.batch.global_batch_size) * static_cast<double>(options_.model.seq_length);
   if (!options_.data.eod_mask_loss) return all;
-  *count_.as<double>() = counted_tokens_;
-  grid_->world().all_reduce(count_, comm::ReduceOp::Sum).wait();
-  return std::max(1.0, *count_.as<double>());
+  double count = counted_tokens_;
+  grid_->world().all_reduce(Tensor(&count, DType::Float64, {1}), comm::ReduceOp::Sum).wait();
+  return std::max(1.0, count);
 }
 
 double Trainer::take_loss_sum() {
-  device_->synchronize();
-  return holds_head() && grid_->coord().tensor == 0 ? *loss_sum_.as<double>() : 0;
+  const double sum = scalar_of(*device_, loss_sum_);
+  return holds_head() && grid_->coord().tensor == 0 ? sum : 0;
 }
 
 double Trainer::exposed_s() const {

@@ -14,6 +14,7 @@
 #include "kernels/device.h"
 #include "model/stage.h"
 #include "parallel/schedule.h"
+#include "train/batch_upload.h"
 #include "train/communication_table.h"
 #include "train/executor.h"
 #include "train/gradient_compression.h"
@@ -105,8 +106,8 @@ class Trainer final : private StageWork {
   const parallel::StepTimes& virtual_times() const { return virtual_times_; }
   /// Op times of the last training step on all positions of this pipeline, virtual or real; collective over it.
   OpTimes op_times();
-  /// Tensor of which the masters and weights are filled: state dtype, host, [store().numel()]; weights_changed() after,
-  /// on all ranks: under ZeRO it gathers.
+  /// Tensor of which the masters and weights are filled: state dtype, device memory, [store().numel()];
+  /// weights_changed() after, on all ranks: under ZeRO it gathers.
   Tensor weight_source();
   void weights_changed();
   /// Makes every parameter's weight whole and up to date, until the next step or evaluation. Collective over dp; under
@@ -130,6 +131,7 @@ class Trainer final : private StageWork {
   Buffer compute(const parallel::Op& op, Buffer input) override;
   void update(const parallel::Op& op) override;
   void build_storage();
+  void initialize_values(const FlatRange& range, Tensor values);
   void build_programs();
   void build_compression();
   void start_run(const parallel::Program& program, const std::vector<std::vector<parallel::UnitOp>>& lists);
@@ -153,6 +155,8 @@ class Trainer final : private StageWork {
   double global_tokens();
   double exposed_s() const;  ///< of all groups, so far
   void prepare_step();
+  void publish_step() { device_->upload_step(now_, step_); }
+  Arena& host_arena() { return device_->on_host() ? *arena_ : host_arena_; }
   double take_loss_sum();
   RankReport report(const StepInput& input, const ExecutionTimes& times);
   /// Collective: every rank throws the words of the first that holds a bad gradient.
@@ -165,9 +169,14 @@ class Trainer final : private StageWork {
   Arena* arena_;
   io::RunOptions options_;
   Use use_;
-  Buffer step_buffer_, loss_buffer_, count_buffer_, staging_buffer_;
-  kernels::StepBlock* step_ = nullptr;
-  Tensor loss_sum_, count_;  // [1] fp64
+  HeapProvider host_memory_;
+  Arena host_arena_{
+      host_memory_};  ///< for tensors that only the host sees, where the device's memory is not the host's
+  Buffer step_buffer_, loss_buffer_, staging_buffer_;
+  kernels::StepBlock now_;              ///< of the running step
+  kernels::StepBlock* step_ = nullptr;  ///< the same in device memory
+  Tensor loss_sum_;                     // [1] fp64
+  BatchUpload uploads_;
   parallel::LayerContext context_;
   parallel::ParameterStore store_;
   std::vector<std::unique_ptr<model::Chunk>> chunks_;

@@ -26,9 +26,8 @@ void Trainer::fail_nonfinite(double loss) {
   }
   // The lowest rank that holds one speaks for all; the gradients of all dp replicas are equal by now.
   const int none = grid_->world().size();
-  *count_.as<double>() = tensor.empty() ? none : grid_->world_rank();
-  grid_->world().all_reduce(count_, comm::ReduceOp::Min).wait();
-  const int first = static_cast<int>(*count_.as<double>());
+  int32_t first = tensor.empty() ? none : grid_->world_rank();
+  grid_->world().all_reduce(Tensor(&first, DType::Int32, {1}), comm::ReduceOp::Min).wait();
   const int64_t sample = progress_.consumed_samples;
   const std::string samples = fmt::format("samples {} to {}", sample, sample + options_.batch.global_batch_size - 1);
   std::array<char, 512> words{};

@@ -18,7 +18,7 @@ void Trainer::build_server() {
 }
 
 void Trainer::hand_to_server() {
-  handed_[static_cast<size_t>(server_->steps()) % handed_.size()] = {*step_, global_tokens()};
+  handed_[static_cast<size_t>(server_->steps()) % handed_.size()] = {now_, global_tokens()};
   device_->synchronize();
   server_->end_step();
 }
@@ -26,16 +26,17 @@ void Trainer::hand_to_server() {
 /// The step block is that of the step whose gradients these are; the running step gets its own back.
 void Trainer::apply_update(int64_t update) {
   const Handed& handed = handed_[static_cast<size_t>(update) % handed_.size()];
-  const kernels::StepBlock running = *step_;
-  *step_ = handed.step;
-  device_->synchronize();
+  const kernels::StepBlock running = now_;
+  now_ = handed.step;
+  publish_step();
   // As without a server: over dp first, then over tp and the copies of the embedding.
   for (size_t chunk = 0; chunk < chunks_.size(); ++chunk) sync_->sum_tensor_partial(static_cast<int>(chunk));
   if (!sync_->plan().tied.empty()) sync_->sum_tied();
   measure_gradient(handed.tokens);
   optimizer_->step(step_);
   device_->synchronize();
-  *step_ = running;
+  now_ = running;
+  publish_step();
 }
 
 void Trainer::settle() {

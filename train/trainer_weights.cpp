@@ -1,5 +1,6 @@
 // The trainer's storage: what this rank holds and owns of weights, gradients and states, and how weights get there.
 #include "io/options/validate.h"
+#include "train/host_values.h"
 #include "train/trainer.h"
 
 namespace triax::train {
@@ -51,14 +52,19 @@ void Trainer::build_compression() {
   }
 }
 
+void Trainer::initialize_values(const FlatRange& range, Tensor values) {
+  make_on_host(*device_, values, [&](int64_t begin, int64_t end, Tensor part) {
+    parallel::initialize_parameters(store_, options_.control.seed, {range.begin + begin, range.begin + end}, part);
+  });
+}
+
 void Trainer::initialize() {
-  const uint64_t seed = options_.control.seed;
   if (optimizer_) {
     for (size_t i = 0; i < optimizer_->owned().size(); ++i) {
-      parallel::initialize_parameters(store_, seed, optimizer_->owned()[i], optimizer_->master(i));
+      initialize_values(optimizer_->owned()[i], optimizer_->master(i));
     }
   } else {
-    parallel::initialize_parameters(store_, seed, {0, store_.numel()}, weight_source());
+    initialize_values({0, store_.numel()}, weight_source());
   }
   weights_changed();
 }
@@ -85,11 +91,9 @@ void Trainer::weights_changed() {
     for (const FlatRange& range : store_.held().weights) {
       device_->copy(source.range(range.begin, range.end), store_.weight(range));
     }
-    device_->synchronize();
     staging_buffer_.reset();
   }
   if (optimizer_) optimizer_->weights_from_master();
-  device_->synchronize();
   weights_fresh_ = false;
   refresh_weights();
 }

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sched.h>
 
 #include <array>
 #include <cmath>
@@ -18,6 +17,7 @@
 #include "train/peak.h"
 #include "train/program_builder.h"
 #include "train/replica_check.h"
+#include "train/run_device.h"
 #include "train/run_header.h"
 #include "train/timing_output.h"
 
@@ -26,15 +26,6 @@ namespace {
 
 constexpr double kStopDuration = 1000;  // stop codes below are signal numbers
 constexpr double kSaveSeconds = 1800;   // between saves without --save-interval
-
-/// --threads, else OMP_NUM_THREADS, else the cores that this process may use shared by the ranks of the host.
-int threads_of(const io::RunOptions& options, int local_ranks) {
-  if (options.control.threads > 0 || std::getenv("OMP_NUM_THREADS") != nullptr) return options.control.threads;
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  sched_getaffinity(0, sizeof(allowed), &allowed);
-  return std::max(1, CPU_COUNT(&allowed) / std::max(1, local_ranks));
-}
 
 std::vector<std::string> gather_hosts(const std::string& mine, comm::Communicator& world) {
   constexpr int64_t kLength = 64;
@@ -59,12 +50,12 @@ comm::GridOptions recorded(comm::GridOptions grid, FlightRecorder* flight) {
 
 struct TrainingRun::Held {
   Held(comm::MpiSession& session, const io::RunOptions& options, FlightRecorder* flight)
-      : grid(session, recorded(grid_options(options), flight)),
-        device(kernels::make_cpu_device({threads_of(options, session.local_size())})),
-        arena(grid.memory()),
-        trainer(grid, *device, arena, options, options.control.skip_train ? Use::Evaluate : Use::Train) {}
+      : device(session, options.control.device, threads_of(options, session.local_size())),
+        grid(session, recorded(grid_options(options), flight), device.groups()),
+        arena(device.discrete() != nullptr ? device.get().memory() : grid.memory()),
+        trainer(grid, device.get(), arena, options, options.control.skip_train ? Use::Evaluate : Use::Train) {}
+  RunDevice device;
   comm::ProcessGrid grid;
-  std::unique_ptr<kernels::Device> device;
   Arena arena;
   Trainer trainer;
 };
@@ -95,7 +86,7 @@ TrainingRun::TrainingRun(comm::MpiSession& session, RunRequest request, DataFact
   if (counts && facts_.tokenizer) token_bytes_ = token_bytes(*facts_.tokenizer, facts_.eod);
   const PhaseRecord phase(request_.flight, FlightPhase::Tune);
   const bool measure = options().control.log_throughput && options().control.peak_tflops == 0;
-  start_reporter(measure ? measure_peak_tflops(*held_->device, io::compute_dtype(options().control.precision),
+  start_reporter(measure ? measure_peak_tflops(held_->device.get(), io::compute_dtype(options().control.precision),
                                                held_->arena, held_->grid.world())
                          : options().control.peak_tflops);
 }
@@ -146,7 +137,7 @@ void TrainingRun::prepare_checkpoints() {
     if (!path->empty()) *path = std::filesystem::absolute(*path).string();
   }
   checkpoints_ = std::make_unique<Checkpointing>(options(), std::move(tokenizer), held_->trainer, held_->grid,
-                                                 *held_->device, held_->arena, &fault_);
+                                                 held_->device.get(), held_->arena, &fault_);
   const PhaseRecord phase(request_.flight, FlightPhase::Load);
   say(checkpoints_->prepare());
   say(checkpoints_->load_or_initialize());
@@ -171,7 +162,7 @@ void TrainingRun::start_reporter(double peak_tflops) {
   facts.command_line = request_.command_line;
   facts.hosts = hosts;
   facts.world_size = session_->size();
-  facts.device = held_->device->name();
+  facts.device = held_->device.describe();
   facts.data_hash = facts_.data_hash;
   facts.tokenizer_hash = facts_.tokenizer_hash;
   facts.parameters = model::parameter_count(options().model);
@@ -239,7 +230,7 @@ void TrainingRun::step() {
     trainer.gather_weights();
     // A parameter server alone keeps optimizer states up to date.
     const Optimizer* states = trainer.staleness() == nullptr ? trainer.optimizer() : nullptr;
-    check_replicas(trainer.store(), states, trainer.gradient_sync().plan(), held_->grid);
+    check_replicas(trainer.store(), states, trainer.gradient_sync().plan(), held_->grid, held_->device.get());
   }
   if (reporter_) reporter_->iteration(maker_->make(result, trainer.progress(), step_s));
 }

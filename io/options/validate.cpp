@@ -58,6 +58,7 @@ std::vector<std::string> faults(const RunOptions& options, int world_size, Purpo
   if (purpose == Purpose::Train) {
     check_optimizer(options, dp, list);
     check_run(options, list);
+    check_device(options, list);
   }
   return list.take();
 }

@@ -33,9 +33,13 @@ __device__ __forceinline__ float dot_with_lane(const float* tile, int row, const
 
 /// sum[columns of this lane] += over lanes j: weight_j * row j of the tile.
 __device__ __forceinline__ void add_weighted_rows(float (&sum)[kDims], float weight, const float* tile, int dim) {
-  const int pitch = plain_pitch(dim), lane = threadIdx.x % kWarp;
+  __shared__ float weights[kThreads];
+  const int pitch = plain_pitch(dim), lane = threadIdx.x % kWarp, warp = threadIdx.x - lane;
+  __syncwarp();  // all have read the row before
+  weights[threadIdx.x] = weight;
+  __syncwarp();
   for (int j = 0; j < kSide; ++j) {
-    const float w = __shfl_sync(kAllLanes, weight, j);
+    const float w = weights[warp + j];
     TRIAX_UNROLL
     for (int d = 0; d < kDims; ++d) {
       if (lane + 32 * d < dim) sum[d] += w * tile[j * pitch + lane + 32 * d];

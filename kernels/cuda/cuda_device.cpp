@@ -48,7 +48,8 @@ void CudaDevice::select_gpu(int ordinal) {
 int CudaDevice::ordinal_of(const CudaDeviceOptions& options) {
   if (options.local_rank < 0) return options.ordinal;
   int count = 0;
-  return cudaGetDeviceCount(&count) == cudaSuccess && count == 1 ? 0 : options.local_rank;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  return status == cudaSuccess && count == 1 ? 0 : options.local_rank;
 }
 
 void* CudaProvider::allocate(size_t size_bytes) {

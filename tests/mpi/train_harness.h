@@ -10,9 +10,10 @@
 #include "comm/process_grid.h"
 #include "io/data/mock_dataset.h"
 #include "io/options/validate.h"
-#include "kernels/device.h"
+#include "tests/mpi/mpi_world.h"
 #include "train/batch_source.h"
 #include "train/program_builder.h"
+#include "train/run_device.h"
 #include "train/trainer.h"
 
 namespace triax::test {
@@ -95,13 +96,15 @@ class TinyRun {
   /// Over the MPI world of `session`. `options` need not be resolved.
   TinyRun(comm::MpiSession& session, io::RunOptions options, train::Use use = train::Use::Train)
       : options_(resolved(std::move(options), session.size())),
-        grid_(session, train::grid_options(options_)),
-        arena_(grid_.memory()) {
+        device_(session, options_.control.device, options_.control.threads),
+        grid_(session, train::grid_options(options_), device_.groups()),
+        arena_(device_.discrete() != nullptr ? device_.get().memory() : grid_.memory()) {
     start(use);
   }
   /// One rank on its own, whatever the MPI world.
   explicit TinyRun(io::RunOptions options, train::Use use = train::Use::Train)
       : options_(resolved(std::move(options), 1)),
+        device_(test::session(), "cpu", options_.control.threads),
         grid_(comm::PhantomRank{}, train::grid_options(options_)),
         arena_(grid_.memory()) {
     start(use);
@@ -112,7 +115,7 @@ class TinyRun {
   train::Trainer& trainer() { return *trainer_; }
   comm::ProcessGrid& grid() { return grid_; }
   const io::RunOptions& options() const { return options_; }
-  kernels::Device& device() { return *device_; }
+  kernels::Device& device() { return device_.get(); }
   Arena& arena() { return arena_; }
 
  private:
@@ -121,8 +124,7 @@ class TinyRun {
     return options;
   }
   void start(train::Use use) {
-    device_ = kernels::make_cpu_device({options_.control.threads});
-    trainer_ = std::make_unique<train::Trainer>(grid_, *device_, arena_, options_, use);
+    trainer_ = std::make_unique<train::Trainer>(grid_, device_.get(), arena_, options_, use);
     trainer_->initialize();
     dataset_ = std::make_unique<io::MockDataset>(
         io::MockDataset::Shape{options_.batch.train_iters * options_.batch.global_batch_size, options_.model.vocab_size,
@@ -136,8 +138,8 @@ class TinyRun {
   }
 
   io::RunOptions options_;
+  train::RunDevice device_;
   comm::ProcessGrid grid_;
-  std::unique_ptr<kernels::Device> device_;
   Arena arena_;
   std::unique_ptr<train::Trainer> trainer_;
   std::unique_ptr<io::MockDataset> dataset_;

@@ -223,7 +223,7 @@ TEST(Training, with_staleness_learns_and_stays_within_the_bound) {
       EXPECT_EQ(report->steps, 20);
       EXPECT_LE(report->largest, allowed);
       train::check_replicas(run.trainer().store(), nullptr, run.trainer().gradient_sync().plan(),
-                            run.grid());  // settled: all alike
+                            run.grid(), run.device());  // settled: all alike
     }
   }
 }

@@ -145,7 +145,7 @@ TEST(Evaluation, is_the_training_loss_without_dropout_and_changes_nothing) {
 
 void check(TinyRun& run) {
   train::check_replicas(run.trainer().store(), run.trainer().optimizer(), run.trainer().gradient_sync().plan(),
-                        run.grid());
+                        run.grid(), run.device());
 }
 
 TEST(ReplicaCheck, equal_replicas_pass_in_every_layout) {

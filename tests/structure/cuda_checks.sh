@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Every status of CUDA and cuBLASLt is checked: in folders named cuda a call of theirs stands in TRIAX_CUDA or
-# TRIAX_CUBLASLT, or its status is kept ("status = ") or thrown away in so many words (static_cast<void>).
+# Every status of CUDA, cuBLASLt and NCCL is checked: in folders named cuda a call of theirs stands in TRIAX_CUDA,
+# TRIAX_CUBLASLT or TRIAX_NCCL, or its status is kept ("status = ") or thrown away in so many words (static_cast<void>).
 source "$(dirname "$0")/lib.sh"
 calls=0
 while read -r line; do
@@ -14,12 +14,12 @@ done < <(product_files | grep -E '^[^/]+/cuda/.*\.(h|cpp|cu)$' | grep -v '^tests
         before = substr(text, 1, RSTART); call = substr(text, RSTART, RLENGTH)
         sub(/^[^A-Za-z_]/, "", call); sub(/\($/, "", call)
         text = substr(text, RSTART + RLENGTH)
-        if (call ~ /String$/) continue
+        if (call ~ /String$/ || call == "ncclGetLastError") continue  # words, not a status
         count++
-        if (before !~ /(TRIAX_CUDA\(|TRIAX_CUBLASLT\(|static_cast<void>\(|status = |cuda_check\() ?$/)
-          print file ": " call ": its status is not checked (TRIAX_CUDA, TRIAX_CUBLASLT)"
+        if (before !~ /(TRIAX_CUDA\(|TRIAX_CUBLASLT\(|TRIAX_NCCL\(|static_cast<void>\(|status = |cuda_check\() ?$/)
+          print file ": " call ": its status is not checked (TRIAX_CUDA, TRIAX_CUBLASLT, TRIAX_NCCL)"
       }
       print "calls " count + 0
     }'
 done)
-finish "$calls calls of CUDA and cuBLASLt, all checked"
+finish "$calls calls of CUDA, cuBLASLt and NCCL, all checked"

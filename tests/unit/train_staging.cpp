@@ -52,6 +52,36 @@ TEST(StagingBuffers, long_groups_need_more) {
   }
 }
 
+TEST(Lanes, every_schedule_keeps_the_order_of_messages) {
+  for (int p = 2; p <= 8; ++p) {
+    for (const int m : {p, 2 * p, 3 * p + 1}) {
+      EXPECT_EQ(lane_fault(program_of({ScheduleKind::GPipe, p, 1, m})), "");
+      EXPECT_EQ(lane_fault(program_of({ScheduleKind::OneFOneB, p, 1, m})), "");
+    }
+    for (const ScheduleKind kind : {ScheduleKind::ZeroBubbleH1, ScheduleKind::ZeroBubbleH2}) {
+      EXPECT_EQ(lane_fault(program_of({kind, p, 1, 3 * p})), "") << p;
+    }
+    EXPECT_EQ(lane_fault(program_of({ScheduleKind::ZeroBubbleV, p, 2, 3 * p})), "") << p;
+    for (int v = 2; v <= 4; ++v) {
+      EXPECT_EQ(lane_fault(program_of({ScheduleKind::Interleaved, p, v, 2 * p})), "") << p << " " << v;
+      EXPECT_EQ(lane_fault(program_of({ScheduleKind::Interleaved, p, v, 4 * p, 2 * p})), "") << p << " " << v;
+    }
+  }
+}
+
+TEST(Lanes, a_message_out_of_order_or_to_a_stranger_is_named) {
+  parallel::Program program = program_of({ScheduleKind::GPipe, 4, 1, 4});
+  std::vector<parallel::Op>& ops = program.positions[1];
+  std::vector<parallel::Op*> receives;
+  for (parallel::Op& op : ops) {
+    if (op.kind == parallel::OpKind::RecvActivation) receives.push_back(&op);
+  }
+  std::swap(receives[0]->match, receives[1]->match);
+  EXPECT_EQ(lane_fault(program), "position 1 takes activations of position 0 in another order than they are sent in");
+  receives[0]->peer_offset = 2;
+  EXPECT_EQ(lane_fault(program), "positions 1 and 3 are not neighbours");
+}
+
 TEST(StagingBuffers, none_are_enough_for_a_program_that_cannot_run) {
   parallel::Program program = program_of({ScheduleKind::OneFOneB, 2, 1, 2});
   std::erase_if(program.positions[0],

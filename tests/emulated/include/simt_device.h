@@ -8,6 +8,7 @@
 #define blockDim (::triax::simt::block_size())
 #define gridDim (::triax::simt::grid_size())
 #define __syncthreads() ::triax::simt::block_barrier(__FILE__, __LINE__)
+#define __syncwarp() ::triax::simt::warp_barrier(__FILE__, __LINE__)
 #define __shfl_xor_sync(mask, value, distance) \
   ::triax::simt::exchange((mask), (value), ::triax::simt::lane() ^ static_cast<unsigned>(distance), __FILE__, __LINE__)
 #define __shfl_sync(mask, value, from) \
@@ -22,6 +23,8 @@
 #define TRIAX_UNROLL
 
 namespace triax::simt {
+
+inline void warp_barrier(const char* file, int line) { share(0xffffffffu, nullptr, 0, file, line); }
 
 inline int all_lanes(unsigned mask, int value, const char* file, int line) {
   const unsigned char* const slots = share(mask, &value, sizeof value, file, line);

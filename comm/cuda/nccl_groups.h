@@ -1,0 +1,35 @@
+// All NCCL communicators of a rank, and the watch over them.
+#pragma once
+
+#include <vector>
+
+#include "comm/cuda/nccl_link.h"
+
+namespace triax::comm {
+
+/// While the host waits for the device it asks here: an error that NCCL reports, or an operation that runs past its
+/// group's deadline, aborts all communicators, so that the device comes free, and is thrown (ApiError, PeerLost).
+class NcclGroups final : public DeviceGroups {
+ public:
+  explicit NcclGroups(kernels::CudaDevice& device);
+  ~NcclGroups() override;
+  NcclGroups(const NcclGroups&) = delete;
+  NcclGroups& operator=(const NcclGroups&) = delete;
+  kernels::DiscreteDevice& device() override { return *device_; }
+  std::string describe() const override;
+  Id make_id() override;
+  std::unique_ptr<Communicator> make(const DeviceGroup& group, const Id& id) override;
+  std::unique_ptr<Communicator> make_messages(const DeviceGroup& group, std::span<const Id> ids) override;
+
+ private:
+  std::unique_ptr<NcclLink> make_link(const DeviceGroup& group, const Id& id, int ranks, int rank,
+                                      NcclLink::Width width);
+  void watch(double waited_s);
+  void abort_all() noexcept;
+
+  kernels::CudaDevice* device_;
+  std::vector<NcclLink*> links_;  ///< not owned: they live as long as the groups, which end before this
+  double shortest_timeout_s_ = 0;
+};
+
+}  // namespace triax::comm

@@ -1,0 +1,59 @@
+// Groups whose tensors lie in the memory of a device (NCCL): made by the device's module, from ids that MPI ships.
+//
+// Their operations are ordered with the device's work by the device itself: what was given to the device before a call
+// is done before the operation reads or writes its tensors, and what is given after Work::wait() comes after it. No
+// call waits on the host, but that each has the group's deadline: past it the host's next wait for the device throws
+// PeerLost. Tensors of the host are not theirs: ProcessGrid::host() has a group of the same ranks for those.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "kernels/cuda_loader.h"
+
+namespace triax::comm {
+
+/// Who belongs to a group.
+struct DeviceGroup {
+  std::string name;
+  int rank = 0;
+  std::vector<int> world_ranks;    ///< of each member
+  std::vector<std::string> hosts;  ///< of each member
+  double timeout_s = 600;
+  Ledger* ledger = nullptr;  ///< gets the seconds of operations, when they are known
+  int size() const { return static_cast<int>(world_ranks.size()); }
+};
+
+/// One direction between two neighbours of a pipeline, for messages of even or of odd tags. Messages of a lane arrive
+/// in the order of the calls on both sides; lanes do not wait for each other.
+struct Lane {
+  int from = 0, to = 0;  ///< ranks of the group
+  int parity = 0;        ///< of the tags
+};
+/// Both directions of every pair of neighbours on the ring, each twice. Every rank makes them in this order.
+std::vector<Lane> lanes_of(int ranks);
+
+class DeviceGroups {
+ public:
+  using Id = std::array<char, 128>;
+  virtual ~DeviceGroups() = default;
+  virtual kernels::DiscreteDevice& device() = 0;
+  /// "NCCL 2.28.9".
+  virtual std::string describe() const = 0;
+  virtual Id make_id() = 0;
+  /// Collective over the group, which has at least two ranks. id: made by its rank 0. Collectives run on a stream of
+  /// this group.
+  virtual std::unique_ptr<Communicator> make(const DeviceGroup& group, const Id& id) = 0;
+  /// Messages alone. ids[i] was made by the sender of lanes_of(size)[i]; those of other ranks' lanes play no part.
+  virtual std::unique_ptr<Communicator> make_messages(const DeviceGroup& group, std::span<const Id> ids) = 0;
+};
+
+/// From the module that `device` came from. RunTimeError when that was built without NCCL. Belongs to the device, which
+/// must outlive it.
+std::unique_ptr<DeviceGroups> make_device_groups(kernels::DiscreteDevice& device, kernels::CudaModule module);
+
+}  // namespace triax::comm

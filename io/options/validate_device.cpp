@@ -1,0 +1,27 @@
+// What --device cuda cannot do, or does in another way.
+#include "io/options/fault_list.h"
+
+namespace triax::io {
+
+void check_device(const RunOptions& options, FaultList& faults) {
+  const RunControl& control = options.control;
+  if (control.device == "cpu") return;
+  const ParallelOptions& p = options.parallel;
+  const auto refuse = [&](const std::string& why, const std::string& legal) {
+    faults.add("device", control.device, why, legal);
+  };
+  if (control.precision == Precision::Fp64) refuse("does not compute in fp64", "--device cpu, or --bf16, fp32, fp16");
+  if (control.clock == "virtual") refuse("has no virtual time", "--clock real, or --device cpu");
+  if (p.compression.method != comm::CompressionMethod::None) {
+    refuse("has no codes for --grad-compression", "--device cpu, or --grad-compression none");
+  }
+  if (p.zero_quantized_weights) refuse("has no codes for --zero-quantized-weights", "--device cpu, or leave it out");
+  if (!p.collective_algorithm.empty()) {
+    refuse("leaves the choice of --collective-algorithm to NCCL (NCCL_ALGO)", "--device cpu, or leave it out");
+  }
+  if (p.fixed_reduction_order) {
+    refuse("sums between ranks in an order of NCCL's", "--device cpu, or leave out the fixed order of sums");
+  }
+}
+
+}  // namespace triax::io

@@ -1,0 +1,155 @@
+// The machine that runs the threads of a block as fibers (simt.h).
+#pragma once
+
+#include <simt.h>
+#include <sys/mman.h>
+
+#include <boost/context/fiber.hpp>
+#include <boost/context/preallocated.hpp>
+#include <cstdlib>
+#include <exception>
+#include <memory>
+#include <random>
+#include <string>
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+namespace triax::simt {
+
+/// AddressSanitizer must be told of every change of stacks. Nothing happens without it.
+struct StackSwitch {
+  void* fake = nullptr;  // its record of the stack that is left
+#if defined(__SANITIZE_ADDRESS__)
+  void leave_for(const void* lowest, size_t bytes) { __sanitizer_start_switch_fiber(&fake, lowest, bytes); }
+  void arrive() { __sanitizer_finish_switch_fiber(fake, nullptr, nullptr); }
+  static void arrive_first(const void** lowest, size_t* bytes) {
+    __sanitizer_finish_switch_fiber(nullptr, lowest, bytes);
+  }
+  static void fresh(void* lowest, size_t bytes) { __asan_unpoison_memory_region(lowest, bytes); }
+#else
+  void leave_for(const void*, size_t) {}
+  void arrive() {}
+  static void arrive_first(const void**, size_t*) {}
+  static void fresh(void*, size_t) {}
+#endif
+};
+
+namespace context = boost::context;
+
+enum class State { Ready, AtWarp, AtBarrier, Done };
+
+struct Copy {
+  void* to;
+  const void* from;  // null: zeros
+  size_t bytes;
+  bool done = false;
+};
+
+struct Thread {
+  dim3 index;
+  unsigned linear = 0;
+  State state = State::Ready;
+  unsigned mask = 0;      // of the warp operation it waits at
+  const char* file = "";  // where it waits
+  int line = 0;
+  std::vector<Copy> open;                 // copies since the last commit
+  std::vector<std::vector<Copy>> groups;  // committed, not yet waited for
+  struct Worker* worker = nullptr;        // the fiber on which it waits
+};
+
+/// A fiber that runs threads: one after the other, as long as none of them has to wait.
+struct Worker {
+  size_t number = 0;
+  Thread* thread = nullptr;
+  context::fiber self, scheduler;
+  StackSwitch stack;
+};
+
+struct Warp {
+  alignas(32) unsigned char slots[2][32][kSlotBytes];
+  int parity = 0;  // a lane may already write its next operation while others read this one
+};
+
+/// Stacks of fibers, made once and kept; the lowest page of each is a guard.
+class Stacks {
+ public:
+  static constexpr size_t kBytes = size_t{128} << 10, kGuard = 4096;
+  Stacks() = default;
+  Stacks(const Stacks&) = delete;
+  Stacks& operator=(const Stacks&) = delete;
+  ~Stacks() {
+    for (void* s : stacks_) munmap(s, kBytes);
+  }
+  void* top(size_t i) {
+    while (stacks_.size() <= i) {
+      void* const s = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      if (s == MAP_FAILED || mprotect(s, kGuard, PROT_NONE) != 0) throw std::bad_alloc();
+      stacks_.push_back(s);
+    }
+    return static_cast<char*>(stacks_[i]) + kBytes;
+  }
+
+ private:
+  std::vector<void*> stacks_;
+};
+
+/// Unwinds a thread of a block that failed.
+struct Abandoned {};
+
+struct KeepStack {
+  context::stack_context allocate() { return {}; }
+  void deallocate(context::stack_context&) noexcept {}
+};
+
+uint32_t simt_seed();
+
+/// One block at a time.
+class Machine {
+ public:
+  void run_block(const char* kernel, const std::function<void()>& thread, size_t shared_bytes);
+  bool by_chance() { return (random_() & 1) != 0; }
+
+  dim3 grid, block, block_index;
+  Thread* running = nullptr;
+  Worker* worker = nullptr;  // that runs it
+  bool abandoned = false;
+  StackSwitch stack;  // of the scheduler, with where it lies
+  const void* stack_lowest = nullptr;
+  size_t stack_bytes = 0;
+  std::vector<Warp> warps;
+  std::vector<uint4> shared;
+
+ private:
+  Worker& idle_worker();
+  void work(Worker& w);
+  void start_block(const char* kernel, const std::function<void()>& thread, size_t shared_bytes);
+  void turn(Thread& t);
+  bool take_fresh(Worker& w);
+  void abandon();
+  bool run_warp(unsigned w);
+  bool release_warp(unsigned w);
+  bool release_barrier();
+  [[noreturn]] void fail(const std::string& what) const;
+  [[noreturn]] void fail_stuck() const;
+
+  Stacks stacks_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::vector<Worker*> idle_;
+  const std::function<void()>* body_ = nullptr;
+  std::vector<Thread> threads_;  // of this block and, behind them, of larger ones before
+  unsigned count_ = 0, live_ = 0;
+  std::vector<unsigned> warp_order_;
+  unsigned order_[32];  // of the lanes in this turn of a warp
+  unsigned warp_begin_ = 0, place_ = 0;
+  const char* kernel_ = "";
+  std::exception_ptr error_;
+  std::mt19937 random_{simt_seed()};
+};
+
+/// Of the whole process: one operating-system thread at a time runs kernels.
+extern Machine machine;
+
+}  // namespace triax::simt

@@ -1,0 +1,37 @@
+#include "train/run_device.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "kernels/cuda_loader.h"
+
+namespace triax::train {
+
+int threads_of(const io::RunOptions& options, int local_ranks) {
+  if (options.control.threads > 0 || std::getenv("OMP_NUM_THREADS") != nullptr) return options.control.threads;
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  sched_getaffinity(0, sizeof(allowed), &allowed);
+  return std::max(1, CPU_COUNT(&allowed) / std::max(1, local_ranks));
+}
+
+RunDevice::RunDevice(const comm::MpiSession& session, const std::string& name, int threads) {
+  if (name == "cpu") {
+    cpu_ = kernels::make_cpu_device({threads});
+    return;
+  }
+  const auto module = name == "cuda" ? kernels::CudaModule::Cuda : kernels::CudaModule::Emulated;
+  kernels::CudaDeviceOptions options;
+  options.local_rank = session.local_rank();
+  discrete_ = kernels::make_cuda_device(options, module);
+  if (session.size() > 1) groups_ = comm::make_device_groups(*discrete_, module);
+}
+
+std::string RunDevice::describe() const {
+  if (!discrete_) return cpu_->name();
+  return discrete_->describe() + (groups_ ? "; " + groups_->describe() : "");
+}
+
+}  // namespace triax::train
