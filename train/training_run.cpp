@@ -237,10 +237,8 @@ void TrainingRun::step() {
 
 void TrainingRun::watch(const StepResult& result) {
   const int64_t iteration = held_->trainer.progress().iteration;
-  if (stragglers_) {
-    const std::string slow = stragglers_->add(iteration, result.reports);
-    if (!slow.empty()) spdlog::warn("{}", slow);
-  }
+  const std::string slow = stragglers_ ? stragglers_->add(iteration, result.reports) : "";
+  if (!slow.empty()) spdlog::warn("{}", slow);
   if (!loss_guard_ || result.skipped) return;
   const std::string spike = loss_guard_->add(iteration, result.totals.loss);
   if (spike.empty()) return;
