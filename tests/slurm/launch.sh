@@ -35,7 +35,7 @@ echo 'topo: tp 2 and 4 inside a node, tp 8 across'
 size=$((1 << 20))
 on_nodes bench coll --algorithm hierarchical,ring --min-bytes 1M --max-bytes 1M --turns 1 --calls 2 --format csv >coll.csv 2>coll.err ||
   fault 'bench coll on two nodes' coll.err
-crossing() { awk -F, -v name="$1" 'NR == 1 { for (i = 1; i <= NF; i++) column[$i] = i } $column["algorithm"] == name { print $column["across"] }' coll.csv; }
+crossing() { awk -F, -v name="$1" 'NR == 1 { for (i = 1; i <= NF; i++) column[$i] = i } $column["algorithm"] == name { print $column["across"]; exit }' coll.csv; }
 [ "$(crossing hierarchical)" = $((2 * size)) ] || fault "hierarchical: $(crossing hierarchical) bytes cross the nodes, not 2 S" coll.csv
 [ "$(crossing ring)" = $((7 * size / 2)) ] || fault "ring: $(crossing ring) bytes cross the nodes, not 3.5 S" coll.csv
 echo "all-reduce of 1 MiB: hierarchical $(crossing hierarchical) bytes across, ring $(crossing ring)"
@@ -67,7 +67,10 @@ unset TRIAX_OPTIONS
 export TRIAX_JOBS=$source_dir/jobs
 array=$(sbatch --parsable pair.slurm)
 # Meanwhile a job that may not be requeued: submitted again, it goes on in the first one's directory.
-once=$(TRIAX_OPTIONS='--model t1 --fp64 --train-iters 60' sbatch --parsable --no-requeue --time=1 --signal=USR1@58 "$source_dir/jobs/small_3d.slurm")
+once=$(TRIAX_OPTIONS='--model t1 --fp64 --train-iters 150' sbatch --parsable --no-requeue "$source_dir/jobs/small_3d.slurm")
+has_lines() { [ "$(wc -l 2>/dev/null <"$1/metrics.jsonl" || echo 0)" -ge "$2" ]; }
+wait_for 60 has_lines "runs/small_3d-$once" 10 || fault 'the job that may not be requeued does not start' "small_3d-$once.out"
+scancel --signal=USR1 "$once"
 for task in 0 1; do
   wait_for 60 job_ended "${array}_$task" || fault "array task $task does not end" "pair-$task.out"
 done
@@ -80,6 +83,6 @@ done
 wait_for 90 completed_run "runs/small_3d-$once" || fault 'a job that may not be requeued does not go on' small_3d-*.out
 [ "$(job_state "$once")" = FAILED ] || fault "the first of two jobs ended as $(job_state "$once"), not with 75"
 [ "$(job_field "$once" ExitCode)" = 75:0 ] || fault "the first of two jobs ended with $(job_field "$once" ExitCode)"
-[ "$(grep -o '"iteration":[0-9]*' "runs/small_3d-$once/metrics.jsonl" | sort -u | wc -l)" -eq 60 ] || fault 'not 60 iterations'
-echo "a job that may not be requeued: $(ls small_3d-*.out | wc -l) jobs, 60 iterations in one directory"
+[ "$(grep -o '"iteration":[0-9]*' "runs/small_3d-$once/metrics.jsonl" | sort -u | wc -l)" -eq 150 ] || fault 'not 150 iterations'
+echo "a job that may not be requeued: $(ls small_3d-*.out | wc -l) jobs, 150 iterations in one directory"
 end_test
