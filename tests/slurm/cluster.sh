@@ -135,6 +135,7 @@ start_test() {
   fi
   work=$(mktemp -d /tmp/triax-slurm-test.XXXXXX)
   trap 'cluster_down; rm -rf "$work"' EXIT
+  trap 'exit 1' TERM INT HUP
   cd "$work" || exit 1
   if ! cluster_up 4 4; then
     echo "SKIP: Slurm's daemons do not come up here: $(cluster_logs | grep -i -m 1 -E 'error|fatal')"
