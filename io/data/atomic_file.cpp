@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -27,10 +28,31 @@ std::string temporary_name(const std::string& path) {
   return fmt::format("{}.tmp.{}.{}.{}", path, host.data(), ::getpid(), next.fetch_add(1));
 }
 
+// What a rename would have to replace: the file behind a link, else the path itself.
+std::string target_of(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_symlink(path, error)) return path;
+  const std::filesystem::path target = std::filesystem::canonical(path, error);
+  return error ? path : target.string();
+}
+
+bool is_device_or_pipe(const std::string& path) {
+  struct stat facts {};
+  return ::stat(path.c_str(), &facts) == 0 && !S_ISREG(facts.st_mode) && !S_ISDIR(facts.st_mode);
+}
+
 }  // namespace
 
-AtomicFile::AtomicFile(const std::string& path) : path_(path), temporary_(temporary_name(path)) {
+AtomicFile::AtomicFile(const std::string& path) : path_(path) {
   buffer_.reserve(kBufferBytes);
+  if (is_device_or_pipe(path)) {
+    temporary_ = path;
+    descriptor_ = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+    if (descriptor_ < 0) fail("open");
+    return;
+  }
+  path_ = target_of(path);
+  temporary_ = temporary_name(path_);
   descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (descriptor_ < 0) fail("create");
 }
@@ -38,6 +60,7 @@ AtomicFile::AtomicFile(const std::string& path) : path_(path), temporary_(tempor
 AtomicFile::~AtomicFile() {
   if (descriptor_ < 0) return;
   ::close(descriptor_);
+  if (in_place()) return;
   ::unlink(temporary_.c_str());
 }
 
@@ -69,6 +92,12 @@ void AtomicFile::write_through(const std::byte* data, size_t size_bytes) {
 void AtomicFile::commit() {
   write_through(buffer_.data(), buffer_.size());
   buffer_.clear();
+  if (in_place()) {
+    const int closed = ::close(descriptor_);
+    descriptor_ = -1;
+    if (closed != 0) fail("write");
+    return;
+  }
   if (::fsync(descriptor_) != 0) fail("flush to disk");
   if (std::rename(temporary_.c_str(), path_.c_str()) != 0) fail("rename");
   ::close(descriptor_);
@@ -83,7 +112,9 @@ void AtomicFile::commit() {
 }
 
 void AtomicFile::fail(const char* what) const {
-  throw RunTimeError(fmt::format("{}: cannot {} (as {}): {}", path_, what, temporary_, std::strerror(errno)));
+  const std::string words = std::strerror(errno);
+  const std::string place = in_place() ? "" : fmt::format(" (as {})", temporary_);
+  throw RunTimeError(fmt::format("{}: cannot {}{}: {}", path_, what, place, words));
 }
 
 }  // namespace triax::io

@@ -10,7 +10,8 @@ namespace triax::io {
 /// Buffered writer. Every error throws RunTimeError with path and errno text (disk full, read-only, no permission).
 class AtomicFile {
  public:
-  /// Writes to `path` + ".tmp.<host>.<pid>.<n>" until commit().
+  /// Writes to `path` + ".tmp.<host>.<pid>.<n>" until commit(). A link stays a link: its target is replaced. Devices
+  /// and pipes (/dev/stdout, /dev/null) are written to as they are, never replaced.
   explicit AtomicFile(const std::string& path);
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
@@ -25,6 +26,7 @@ class AtomicFile {
 
  private:
   void write_through(const std::byte* data, size_t size_bytes);
+  bool in_place() const { return temporary_ == path_; }
   [[noreturn]] void fail(const char* what) const;
   std::string path_;
   std::string temporary_;
