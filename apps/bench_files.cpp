@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "bench/compare.h"
 #include "bench/nccl_import.h"
-#include "plan/hardware_presets.h"
+#include "plan/hardware_choice.h"
 
 namespace triax::apps {
 namespace {
@@ -43,11 +43,6 @@ std::vector<std::string> take_files(const std::vector<std::string>& args, std::v
   size_t i = 0;
   while (i < args.size() && args[i].rfind("--", 0) != 0) files.push_back(args[i++]);
   return {args.begin() + static_cast<std::ptrdiff_t>(i), args.end()};
-}
-
-bench::Hardware read_hardware(const std::string& name) {
-  if (const bench::Hardware* preset = plan::find_hardware(name)) return *preset;
-  return bench::hardware_from_json(read_file(name), name);
 }
 
 void print_differences(const std::vector<bench::Difference>& all, Format format) {
@@ -90,7 +85,7 @@ int bench_import(const std::vector<std::string>& args) {
   if (request.files.empty()) throw ConfigError(fmt::format("bench import: no file given; use {}", kUsage));
   bench::Hardware hw;
   if (!request.hw.empty()) {
-    hw = read_hardware(request.hw);
+    hw = plan::hardware_of(request.hw);
   } else {
     hw.name = "imported";
     hw.description = "collectives of nccl-tests; peaks and kernels are missing";
@@ -127,7 +122,7 @@ int bench_compare(const std::vector<std::string>& args) {
     throw ConfigError(fmt::format(
         "bench compare: takes two descriptions, not {}; use triax bench compare a.json b.json", files.size()));
   }
-  print_differences(bench::compare(read_hardware(files[0]), read_hardware(files[1])), format);
+  print_differences(bench::compare(plan::hardware_of(files[0]), plan::hardware_of(files[1])), format);
   return 0;
 }
 

@@ -35,10 +35,20 @@ OptionEntry scale_bandwidth_entry(SimRequest& r) {
                       try {
                         r.what_if.bandwidth = plan::parse_bandwidth_factors(text);
                       } catch (const ConfigError&) {
-                        return "must be LINK=X with a positive X, such as nvlink=2,infiniband=0.5";
+                        return "must be LINK=X with X from 0.001 to 1000, such as nvlink=2,infiniband=0.5";
                       }
                       return {};
                     });
+}
+
+/// A what-if factor: beyond a thousand either way no machine is meant, and times leave their range.
+OptionEntry factor_entry(const char* name, const char* help, double& field) {
+  return text_entry(name, "X", help, [&field](const std::string& text) -> std::string {
+    const std::optional<double> value = io::parse_real(text);
+    if (!value || !plan::is_factor(*value)) return "must be a positive number from 0.001 to 1000";
+    field = *value;
+    return {};
+  });
 }
 
 OptionEntry positive_entry(const char* name, const char* value_name, const char* help, double& field) {
@@ -94,8 +104,7 @@ std::vector<OptionEntry> sim_entries(SimRequest& r) {
            positive_entry("train-tokens", "X", "tokens of the whole training, such as 300e9: days and device-hours",
                           r.train_tokens),
            scale_bandwidth_entry(r),
-           positive_entry("scale-flops", "X", "what if: speed of matrix products and attention times X",
-                          r.what_if.flops),
+           factor_entry("scale-flops", "what if: speed of matrix products and attention times X", r.what_if.flops),
            jitter_entry(r),
            straggler_entry(r),
            exact_entry(r),
@@ -128,6 +137,12 @@ void read_sim_request(const std::vector<std::string>& args, SimRequest& r) {
   r.hardware = plan::scaled(plan::hardware_of(r.options.control.hardware), r.what_if);
   if (!r.verify.empty()) {
     if (names_model(r.parsed)) throw ConfigError("--verify: the run's own options are used; leave out the model");
+    for (const char* const option : {"chrome", "svg", "hta", "chakra", "train-tokens", "jitter", "straggler", "exact",
+                                     "replica", "data-parallel-size", "world-size", "num-microbatches"}) {
+      if (r.parsed.given(option)) {
+        throw ConfigError(fmt::format("--{}: not with --verify, which compares a finished run; leave it out", option));
+      }
+    }
     return;
   }
   const int64_t d = replicas_of(r.ranks, r.options.parallel.grid);

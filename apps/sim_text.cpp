@@ -18,7 +18,8 @@ const char* const kSimUsage =
     "What a step of a run takes on a machine, in time and memory, before it runs: no ranks, no GPU. The program of\n"
     "'triax train' with the same options is simulated with the times of the cost model.\n\n"
     "  triax sim --model gpt3-175b --hw selene --tensor-model-parallel-size 8 --pipeline-model-parallel-size 16 \\\n"
-    "    --world-size 1024 --global-batch-size 1536 --recompute-granularity full --train-tokens 300e9\n"
+    "    --world-size 1024 --global-batch-size 1536 --micro-batch-size 1 --train-tokens 300e9 \\\n"
+    "    --recompute-granularity full --recompute-method uniform --recompute-num-layers 1\n"
     "  triax sim --config run.cfg --hw h100 --world-size 64 --scale-bw infiniband=0.5 --chrome step.json\n\n"
     "Options of model, layout, precision and optimizer are those of triax train ('triax options' lists them), also\n"
     "--seed. Its own:\n";

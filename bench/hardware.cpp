@@ -128,7 +128,13 @@ class Object {
     fail(name(key), fmt::format("'{}' is none of {}", given, known));
   }
   Object child(const char* key) { return Object(at(key), where_, name(key)); }
-  Constant constant(const char* key) { return constant_in(child(key)); }
+  /// A constant that is no less than `least`: nothing that this file describes is negative.
+  Constant constant(const char* key, double least = 0) {
+    Object object = child(key);
+    const Constant c = constant_in(object);
+    if (c.value < least) fail(object.name("value"), fmt::format("must be at least {:g}", least));
+    return c;
+  }
   /// f(object) for each element of a list of objects.
   template <class F>
   void each(const char* key, F f) {
@@ -152,11 +158,12 @@ class Object {
   }
   std::string name(const char* key) const { return path_.empty() ? key : path_ + "." + key; }
   [[noreturn]] void fail(const std::string& key, const std::string& rule) const {
-    throw ConfigError(fmt::format("{}: '{}' {}", where_, key, rule));
+    throw ConfigError(key.empty() ? fmt::format("{}: {}", where_, rule)
+                                  : fmt::format("{}: '{}' {}", where_, key, rule));
   }
 
  private:
-  static Constant constant_in(Object object) {
+  static Constant constant_in(Object& object) {
     Constant c;
     c.value = object.number("value");
     c.origin = object.one_of("origin", kOrigins);

@@ -55,6 +55,11 @@ CollectiveTimes::CollectiveTimes(const bench::Hardware& h) : devices_per_node_(s
                     "element of \"links\"",
                     h.name));
   }
+  for (const bench::Link& link : h.links) {
+    if (!(link.bytes_per_s.value > 0)) {
+      throw ConfigError(fmt::format("--hw {}: link {}: its bytes_per_s must be above 0", h.name, link.name));
+    }
+  }
   const auto level = [](const bench::Link& link) {
     return Level{link.latency_s.value, link.bytes_per_s.value, link.ports_per_domain.value, link.contention.value};
   };

@@ -1,8 +1,11 @@
 #include "plan/cost_model.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
+#include "base/error.h"
 #include "io/options/validate.h"
 #include "plan/step_time.h"
 #include "train/program_builder.h"
@@ -10,7 +13,16 @@
 namespace triax::plan {
 namespace {
 
-int64_t picoseconds(double seconds) { return static_cast<int64_t>(std::llround(seconds * 1e12)); }
+/// A step has up to millions of ops and 2^63 ps are 107 days: an op of more than a day is a wrong description.
+int64_t picoseconds(double seconds) {
+  if (!(seconds < 86400)) {
+    throw ConfigError(fmt::format(
+        "--hw: by its description one op of the step takes {:.3g} days; an op must take less than one; look "
+        "for a speed that is too small, or cut the model over more ranks",
+        seconds / 86400));
+  }
+  return static_cast<int64_t>(std::llround(seconds * 1e12));
+}
 
 void add(OpParts& sum, const OpParts& part, double times) {
   sum.gemm_s += times * part.gemm_s;

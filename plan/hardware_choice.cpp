@@ -14,9 +14,7 @@ namespace triax::plan {
 bench::Hardware hardware_of(const std::string& name_or_file) {
   if (const bench::Hardware* preset = find_hardware(name_or_file)) return *preset;
   if (name_or_file.find('/') == std::string::npos && !name_or_file.ends_with(".json")) {
-    std::vector<std::string> names;
-    for (const bench::Hardware& hardware : hardware_presets()) names.push_back(hardware.name);
-    const std::string nearest = io::nearest_name(name_or_file, names);
+    const std::string nearest = io::nearest_name(name_or_file, hardware_names());
     throw ConfigError(fmt::format(
         "--hw {}: no machine of that name; {}", name_or_file,
         nearest.empty() ? "--list-hw lists them, a file ends in .json" : fmt::format("did you mean {}?", nearest)));

@@ -193,6 +193,13 @@ const bench::Hardware* find_hardware(const std::string& name) {
   return found == all.end() ? nullptr : &*found;
 }
 
+std::vector<std::string> hardware_names() {
+  std::vector<std::string> names;
+  for (const Hardware& h : hardware_presets()) names.push_back(h.name);
+  for (const auto& [name, full] : short_names()) names.push_back(name);
+  return names;
+}
+
 std::string list_hardware() {
   std::string text;
   for (const Hardware& h : hardware_presets()) {

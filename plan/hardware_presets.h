@@ -13,6 +13,8 @@ namespace triax::plan {
 const std::vector<bench::Hardware>& hardware_presets();
 /// The preset of that name or of one of its short names ("a100", "selene", "4090"); nullptr when there is none.
 const bench::Hardware* find_hardware(const std::string& name);
+/// Every name that find_hardware takes, short ones last.
+std::vector<std::string> hardware_names();
 /// One line per preset: name, device memory, bf16 (else fp16) peak, links from the innermost.
 std::string list_hardware();
 

@@ -1,6 +1,6 @@
 #include "plan/prediction.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -71,10 +71,19 @@ void add_counts(const io::RunOptions& options, const bench::Hardware& hardware, 
   result.peak_dtype = io::compute_dtype(options.control.precision);
   const auto peak = hardware.peak_flops.find(result.peak_dtype);
   if (peak == hardware.peak_flops.end()) {
-    throw ConfigError(fmt::format("--hw {}: has no peak for {}; it has fp16, fp32 and fp64 at best: choose --fp16",
-                                  hardware.name, name_of(result.peak_dtype)));
+    std::vector<std::string_view> known;
+    for (const auto& [dtype, rate] : hardware.peak_flops) known.push_back(name_of(dtype));
+    throw ConfigError(fmt::format("--hw {}: has no peak for {}; it has {}", hardware.name, name_of(result.peak_dtype),
+                                  known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", "))));
   }
   result.peak_flops = peak->second.value;
+  if (!(result.peak_flops > 0)) {
+    throw ConfigError(
+        fmt::format("--hw {}: its peak for {} must be above 0", hardware.name, name_of(result.peak_dtype)));
+  }
+  if (!(hardware.memory_bytes.value > 0)) {
+    throw ConfigError(fmt::format("--hw {}: memory_bytes, the memory of a device, must be above 0", hardware.name));
+  }
 }
 
 void simulate_step(const parallel::Program& program, int replicas, const Costs& costs, const PredictionOptions& what,

@@ -132,7 +132,9 @@ std::vector<std::pair<std::string, double>> categories_of(const parallel::Progra
           {"dp_sync", sync},    {"optimizer", optimizer}, {"other", other}};
 }
 
-Verification verify_run(const std::string& directory, const bench::Hardware& hardware, int warm_up) {
+Verification verify_run(const std::string& run, const bench::Hardware& hardware, int warm_up) {
+  const std::string directory =
+      fs::path(run).filename() == "run.json" ? (fs::path(run).parent_path() / ".").string() : run;
   Verification result;
   result.options = options_of_run(directory);
   const Measured measured = metrics_of(directory, warm_up);

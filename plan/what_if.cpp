@@ -61,6 +61,8 @@ void scale_link(Hardware& h, size_t level, double factor) {
 
 }  // namespace
 
+bool is_factor(double value) { return value >= 1e-3 && value <= 1e3; }
+
 std::map<std::string, double> parse_bandwidth_factors(const std::string& text) {
   std::map<std::string, double> factors;
   std::istringstream words(text);
@@ -69,9 +71,10 @@ std::map<std::string, double> parse_bandwidth_factors(const std::string& text) {
     const size_t equals = word.find('=');
     const std::optional<double> factor =
         equals == std::string::npos ? std::nullopt : io::parse_real(word.substr(equals + 1));
-    if (equals == 0 || !factor || *factor <= 0) {
+    if (equals == 0 || !factor || !is_factor(*factor)) {
       throw ConfigError(fmt::format(
-          "--scale-bw {}: must be LINK=FACTOR with a positive factor, such as nvlink=2,infiniband=0.5", word));
+          "--scale-bw {}: must be LINK=FACTOR with a factor from 0.001 to 1000, such as nvlink=2,infiniband=0.5",
+          word));
     }
     factors[full_name(word.substr(0, equals))] = *factor;
   }

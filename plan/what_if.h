@@ -15,6 +15,8 @@ struct WhatIf {
   bool asked() const { return flops != 1 || !bandwidth.empty(); }
 };
 
+/// From 0.001 to 1000: no machine is meant beyond, and times would leave the range of picoseconds.
+bool is_factor(double value);
 /// "nvlink=2,infiniband=0.5". Throws ConfigError naming the word and the rule.
 std::map<std::string, double> parse_bandwidth_factors(const std::string& text);
 

@@ -153,7 +153,7 @@ parallel::TimeOptions time_options_of(const RunOptions& options) {
     const size_t colon = std::min(word.find(':'), word.size());
     const std::optional<int64_t> rank = parse_integer(word.substr(5, colon - std::min<size_t>(colon, 5)));
     const double factor = colon < word.size() ? parse_real(word.substr(colon + 1)).value_or(0) : 0;
-    if (!rank || *rank < 0 || *rank >= grid.world() || factor <= 0) {
+    if (!rank || *rank < 0 || *rank >= grid.world() || !(factor > 0 && factor <= 1e6)) {
       throw ConfigError(
           fmt::format("--straggler {}: must be rank=N:FACTOR with a rank from 0 to {}, for example rank=0:1.5", word,
                       grid.world() - 1));

@@ -20,6 +20,12 @@ expect 2 'v100-dgx2: has no peak for bf16' sim --model t0 --hw v100
 expect 2 '--scale-bw pcie: a100-80gb has no such link; it has nvlink, infiniband' sim --model t0 --hw a100 --scale-bw pcie=2
 expect 2 'must be LINK=X' sim --model t0 --hw a100 --scale-bw nvlink
 expect 2 'must be a positive number' sim --model t0 --hw a100 --scale-flops 0
+expect 2 'must be a positive number from 0.001 to 1000' sim --model t0 --hw a100 --scale-flops 1e-300
+expect 2 '--svg: not with --verify' sim --verify . --hw a100 --svg a.svg
+# What the help gives as an example runs.
+example=$(sim --help | sed -n '/triax sim --model/,/[^\\]$/p' | tr -d '\\\n' | sed 's/^ *triax sim//')
+# shellcheck disable=SC2086
+expect 0 'gpt3-175b on a100-80gb' sim $example
 expect 2 'must be rank=N:FACTOR with a rank from 0 to 7' sim "${small[@]}" --straggler rank=8:1.3
 expect 2 '--replica 4: must be from 0 to 3' sim "${small[@]}" --replica 4
 expect 2 '--world-size 7: must be tp x pp x d' sim --model t0 --hw a100 --tensor-model-parallel-size 2 --world-size 7

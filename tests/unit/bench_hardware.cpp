@@ -76,7 +76,7 @@ TEST(Hardware, refuses_what_it_does_not_know_by_file_and_key) {
   const std::string text = to_json(sample());
   using testing::HasSubstr;
   EXPECT_THAT(refusal("{"), HasSubstr("a.json: not JSON"));
-  EXPECT_EQ(refusal("[]"), "a.json: '' must be an object");
+  EXPECT_EQ(refusal("[]"), "a.json: must be an object");
   EXPECT_EQ(refusal(replaced(text, "triax-hw/1", "triax-hw/9")),
             "a.json: 'schema' is 'triax-hw/9'; this version reads 'triax-hw/1'");
   EXPECT_EQ(refusal(replaced(text, "\"links\"", "\"link\"")), "a.json: 'links' is missing");
@@ -92,6 +92,8 @@ TEST(Hardware, refuses_what_it_does_not_know_by_file_and_key) {
             "a.json: 'kernels.adamw.per_s.value' must be a number");
   EXPECT_EQ(refusal(replaced(text, "\"fp32\": {", "\"fp31\": {")), "a.json: 'peak_flops.fp31' is no element type");
   EXPECT_EQ(refusal(replaced(text, "\"time_s\":2.0", "\"time_s\":0.0")), "a.json: 'gemms[1].time_s' must be above 0");
+  EXPECT_EQ(refusal(replaced(text, "\"value\":4000000000.0", "\"value\":-1.0")),
+            "a.json: 'kernels.adamw.per_s.value' must be at least 0");
 }
 
 }  // namespace
