@@ -40,6 +40,8 @@ double learning_rate(int64_t parameters) {
 std::string run_cfg(const plan::Choice& choice) {
   io::RunOptions options = choice.options;
   std::string text = fmt::format("# {}: predicted step {:.5g} ms\n", text_of(choice.layout), choice.step_s() * 1e3);
+  text += fmt::format("# for {0} ranks; triax sim, mem and program take them from --world-size {0}\n",
+                      options.parallel.grid.world());
   if (options.optimizer.lr == 0) {
     options.optimizer.lr = learning_rate(model::parameter_count(options.model));
     options.optimizer.min_lr = options.optimizer.lr / 10;

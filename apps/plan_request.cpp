@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "io/options/validate.h"
 #include "model/counts.h"
-#include "plan/hardware_presets.h"
+#include "plan/hardware_choice.h"
 
 namespace triax::apps {
 namespace {
@@ -21,35 +21,37 @@ using parallel::ScheduleKind;
 constexpr int64_t kMostDevices = 1'000'000;
 
 std::vector<std::string> words_of(const std::string& text) {
-  std::vector<std::string> words;
-  std::string word;
-  for (const char c : text + ",") {
-    if (c != ',' && c != ' ') {
-      word += c;
-    } else if (!word.empty()) {
-      words.push_back(std::move(word));
-      word.clear();
+  std::vector<std::string> words(1);
+  for (const char c : text) {
+    if (c == ',') {
+      words.emplace_back();
+    } else if (c != ' ') {
+      words.back() += c;
     }
   }
   return words;
 }
 
+struct Limits {
+  int least = 1;
+  int64_t most = kMostDevices;
+};
+
 /// "1,2,4" into ascending numbers.
-OptionEntry list_entry(std::string name, std::string help, int least, std::vector<int>& field) {
-  return text_entry(std::move(name), "N,N...", std::move(help),
-                    [&field, least](const std::string& text) -> std::string {
-                      std::set<int> values;
-                      for (const std::string& word : words_of(text)) {
-                        const std::optional<int64_t> value = io::parse_integer(word);
-                        if (!value || *value < least || *value > kMostDevices) {
-                          return fmt::format("must be whole numbers from {}, such as 1,2,4", least);
-                        }
-                        values.insert(static_cast<int>(*value));
-                      }
-                      if (values.empty()) return "names no value";
-                      field.assign(values.begin(), values.end());
-                      return {};
-                    });
+OptionEntry list_entry(std::string name, std::string help, Limits limits, std::vector<int>& field) {
+  return text_entry(
+      std::move(name), "N,N...", std::move(help), [&field, limits](const std::string& text) -> std::string {
+        std::set<int> values;
+        for (const std::string& word : words_of(text)) {
+          const std::optional<int64_t> value = io::parse_integer(word);
+          if (!value || *value < limits.least || *value > limits.most) {
+            return fmt::format("must be whole numbers from {} to {}, such as 1,2", limits.least, limits.most);
+          }
+          values.insert(static_cast<int>(*value));
+        }
+        field.assign(values.begin(), values.end());
+        return {};
+      });
 }
 
 /// "a,b" into values of an enumeration.
@@ -66,7 +68,6 @@ OptionEntry names_entry(std::string name, std::string help, std::vector<std::pai
                         if (at == legal.end()) return fmt::format("must be of {}", fmt::join(names, ", "));
                         values.push_back(at->second);
                       }
-                      if (values.empty()) return "names no value";
                       field = values;
                       return {};
                     });
@@ -127,13 +128,13 @@ OptionEntry small_count(std::string name, std::string help, int& field) {
 
 std::vector<OptionEntry> axis_entries(plan::PlanSpace& space) {
   return {
-      list_entry("tp", "tensor parallel sizes to choose from; default: up to a node", 1, space.tensor),
-      list_entry("pp", "pipeline sizes", 1, space.pipeline),
-      list_entry("vpp", "virtual stages per rank", 1, space.chunks),
-      list_entry("zero", "ZeRO stages", 0, space.zero),
-      list_entry("shard-groups", "dp ranks over which ZeRO shards; default: all, and those of a node", 1,
+      list_entry("tp", "tensor parallel sizes to choose from; default: up to a node", {}, space.tensor),
+      list_entry("pp", "pipeline sizes", {}, space.pipeline),
+      list_entry("vpp", "virtual stages per rank", {}, space.chunks),
+      list_entry("zero", "ZeRO stages", {0, 3}, space.zero),
+      list_entry("shard-groups", "dp ranks over which ZeRO shards; default: all, and those of a node", {},
                  space.shard_group),
-      list_entry("micro-batches", "micro-batch sizes", 1, space.micro_batch),
+      list_entry("micro-batches", "micro-batch sizes", {}, space.micro_batch),
       names_entry<ScheduleKind>("schedules", "pipeline schedules",
                                 {{"gpipe", ScheduleKind::GPipe},
                                  {"1f1b", ScheduleKind::OneFOneB},
@@ -153,42 +154,31 @@ std::vector<OptionEntry> axis_entries(plan::PlanSpace& space) {
   };
 }
 
-/// An axis that the table's own option fixes.
+/// An axis that the table's own option fixes; `list` is the option that restricts the same axis.
 template <typename T>
-void fix(const PlanRequest& r, const char* option, T value, std::vector<T>& axis) {
-  if (r.parsed.given(option)) axis = {value};
+void fix(const PlanRequest& r, const char* option, const char* list, T value, std::vector<T>& axis) {
+  if (!r.parsed.given(option)) return;
+  if (r.parsed.given(list) && std::ranges::find(axis, value) == axis.end()) {
+    throw ConfigError(fmt::format("--{}: its value is none of --{}; give one of the two", option, list));
+  }
+  axis = {value};
 }
 
 void fix_given_axes(PlanRequest& r) {
   const io::RunOptions& o = r.parsed.options;
   plan::PlanSpace& space = r.question.space;
-  fix(r, "tensor-model-parallel-size", o.parallel.grid.tensor, space.tensor);
-  fix(r, "pipeline-model-parallel-size", o.parallel.grid.pipeline, space.pipeline);
-  fix(r, "num-virtual-stages-per-pipeline-rank", o.parallel.chunks, space.chunks);
-  fix(r, "zero-stage", o.parallel.zero_stage, space.zero);
-  if (r.parsed.given("use-distributed-optimizer")) space.zero = {o.parallel.zero_stage};
-  fix(r, "zero-shard-group", o.parallel.zero_shard_group, space.shard_group);
-  fix(r, "micro-batch-size", static_cast<int>(o.batch.micro_batch_size), space.micro_batch);
-  fix(r, "pipeline-schedule", o.parallel.schedule, space.schedules);
-  fix(r, "recompute-granularity", o.parallel.recompute.granularity, space.recompute);
-  if (r.parsed.given("recompute-activations")) space.recompute = {o.parallel.recompute.granularity};
-  fix(r, "sequence-parallel", o.parallel.sequence_parallel, space.sequence_parallel);
-  fix(r, "use-tp-pp-dp-mapping", o.parallel.grid.order, space.orders);
-}
-
-bench::Hardware hardware_of(const std::string& name) {
-  if (name.empty()) {
-    throw ConfigError("--hw is not given: a machine by name (--list-hw) or the hw.json that 'triax bench all' writes");
-  }
-  if (const bench::Hardware* preset = plan::find_hardware(name)) return *preset;
-  if (name.find('.') == std::string::npos && name.find('/') == std::string::npos) {
-    std::vector<std::string> names;
-    for (const bench::Hardware& h : plan::hardware_presets()) names.push_back(h.name);
-    const std::string nearest = io::nearest_name(name, names);
-    throw ConfigError(fmt::format("--hw {}: no machine of that name{}; --list-hw lists them, or name an hw.json", name,
-                                  nearest.empty() ? "" : fmt::format(" (did you mean {}?)", nearest)));
-  }
-  return bench::hardware_from_json(read_file(name), name);
+  fix(r, "tensor-model-parallel-size", "tp", o.parallel.grid.tensor, space.tensor);
+  fix(r, "pipeline-model-parallel-size", "pp", o.parallel.grid.pipeline, space.pipeline);
+  fix(r, "num-virtual-stages-per-pipeline-rank", "vpp", o.parallel.chunks, space.chunks);
+  fix(r, "zero-stage", "zero", o.parallel.zero_stage, space.zero);
+  fix(r, "use-distributed-optimizer", "zero", o.parallel.zero_stage, space.zero);
+  fix(r, "zero-shard-group", "shard-groups", o.parallel.zero_shard_group, space.shard_group);
+  fix(r, "micro-batch-size", "micro-batches", static_cast<int>(o.batch.micro_batch_size), space.micro_batch);
+  fix(r, "pipeline-schedule", "schedules", o.parallel.schedule, space.schedules);
+  fix(r, "recompute-granularity", "recompute", o.parallel.recompute.granularity, space.recompute);
+  fix(r, "recompute-activations", "recompute", o.parallel.recompute.granularity, space.recompute);
+  fix(r, "sequence-parallel", "", o.parallel.sequence_parallel, space.sequence_parallel);
+  fix(r, "use-tp-pp-dp-mapping", "rank-orders", o.parallel.grid.order, space.orders);
 }
 
 void check_batch(PlanRequest& r) {
@@ -243,7 +233,10 @@ void read_plan_request(const std::vector<std::string>& args, PlanRequest& r) {
   if (r.parsed.help || r.parsed.list_models || r.parsed.list_hardware || r.describe) return;
   r.question.base = r.parsed.options;
   r.notes = r.parsed.notes;
-  r.question.hardware = hardware_of(r.hw);
+  if (r.hw.empty()) {
+    throw ConfigError("--hw is not given: a machine by name (--list-hw) or the hw.json that 'triax bench all' writes");
+  }
+  r.question.hardware = plan::hardware_of(r.hw);
   if (!r.verify.empty()) return;  // the run says the rest
   check_batch(r);
   fix_given_axes(r);

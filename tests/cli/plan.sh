@@ -15,6 +15,11 @@ expect 2 '--global-batch-size is not given' plan --model llama2-7b --hw a100 --g
 expect 2 '--gpus is not given' plan "${llama[@]}"
 expect 2 'must be 8, 8,16 or 8..64' plan "${llama[@]}" --gpus 8..4
 expect 2 'must be of gpipe, 1f1b' plan "${llama[@]}" --gpus 8 --schedules fast
+expect 2 'must be whole numbers from 0 to 3' plan "${llama[@]}" --gpus 8 --zero 4
+expect 2 'must be whole numbers' plan "${llama[@]}" --gpus 8 --tp 1,,2
+expect 2 'its value is none of --tp' plan "${llama[@]}" --gpus 8 --tensor-model-parallel-size 2 --tp 1,4
+expect 2 'did you mean a100?' plan --model t0 --hw a1000 --gpus 8 --global-batch-size 8
+expect 2 'nofile.json: cannot be read' plan --model t0 --hw nofile.json --gpus 8 --global-batch-size 8
 expect 2 'above 0 and at most 1' plan "${llama[@]}" --gpus 8 --max-mem 1.2
 
 expect 0 'why: communication against computing' plan "${llama[@]}" --gpus 16
@@ -36,6 +41,11 @@ expect 0 'mean error' plan "${tiny[@]}" --emit out --try 2 --launcher "$mpiexec 
 bash -n out/run.slurm || fault "run.slurm does not parse"
 grep -q '^#SBATCH --ntasks-per-node=2$' out/run.slurm || fault "run.slurm: tasks"
 [ -s out/try-1/run/metrics.jsonl ] || fault "the trial left no metrics"
+# The file says how many ranks it is for, and the simulator agrees to the last digit.
+step() { grep -o '"step_s": [0-9.e-]*' "$1" | head -1; }
+grep -q 'from --world-size 2$' out/run.cfg || fault "run.cfg does not say for how many ranks it is"
+"$triax" sim --config out/run.cfg --world-size 2 --hw rtx4090 --format json >sim.json || fault "sim does not take run.cfg"
+[ "$(step sim.json)" = "$(step out/plan.json)" ] || fault "plan says $(step out/plan.json), sim $(step sim.json)"
 first=$(sed -n 's/^# \(.*\): predicted step .*/\1/p' out/run.cfg)
 grep -qF "\"layout\": \"$first\"" out/plan.json || fault "run.cfg holds $first, plan.json does not"
 expect 0 '' "$mpiexec" -n 2 "$triax" train --config out/run.cfg --mock-data --train-iters 2 --run-dir again
