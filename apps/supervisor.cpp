@@ -138,9 +138,10 @@ class Supervisor {
     if (!signalled && h.leaving.load() == value) return value;
     // It has spoken for itself, and told the launcher.
     if (h.failure_kind.load() != static_cast<int32_t>(FailureKind::None)) return static_cast<int>(ExitCode::RunTime);
+    const char* when = h.completed.load() != 0 ? "after" : "before";
     std::string reason = signalled ? fmt::format("was killed by signal {} ({})", value, io::signal_name(value))
-                                   : fmt::format("left with exit code {} before the run was complete", value);
-    if (h.completed.load() != 0) reason += ", after the run was complete";
+                                   : fmt::format("left with exit code {} {} the run was complete", value, when);
+    if (signalled && h.completed.load() != 0) reason += ", after the run was complete";
     if (signalled && value == asked_) reason += ", which it was sent before it could save";
     return end_job(reason);
   }
@@ -194,6 +195,11 @@ std::optional<int> supervise(FlightRecorder& flight) {
     return std::nullopt;
   }
   return Supervisor(flight, child, signals).run();
+}
+
+void wake_supervisor() {
+  // A parent that was killed has taken this process along: 1 is another's.
+  if (const pid_t parent = ::getppid(); parent > 1) ::kill(parent, SIGCONT);
 }
 
 bool is_traced() {

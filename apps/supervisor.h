@@ -17,6 +17,10 @@ namespace triax::apps {
 /// is killed when the parent dies.
 std::optional<int> supervise(FlightRecorder& flight);
 
+/// For the rank, before it leaves: continues a parent that was stopped by itself (SIGSTOP to the wrong one of the two
+/// processes); the launcher waits for the parent and would hang after a complete run.
+void wake_supervisor();
+
 /// Whether a debugger holds this process: then there should be one process, not two.
 bool is_traced();
 

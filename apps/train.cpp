@@ -159,7 +159,8 @@ int train_command(const std::vector<std::string>& args) {
   request.flight = &flight;
   const io::RunControl control = early_options(args, extra);
   flight.header().timeout_s = control.distributed_timeout_min * 60;
-  if (control.supervisor && !is_traced()) {
+  const bool supervised = control.supervisor && !is_traced();
+  if (supervised) {
     if (const std::optional<int> code = supervise(flight)) return *code;
   }
   const int code =
@@ -167,6 +168,7 @@ int train_command(const std::vector<std::string>& args) {
                            RankName& name) { return run_on_ranks(session, name, request, words, extra, args); },
                        &flight);
   flight.header().leaving.store(code);
+  if (supervised) wake_supervisor();
   return code;
 }
 

@@ -89,7 +89,7 @@ if [ -z "$rehearse" ] && [ -n "${SLURM_GPUS_ON_NODE:-}" ] && [ "$SLURM_GPUS_ON_N
     "--gpus-per-node=$SLURM_GPUS_ON_NODE --nodes=$((nodes * per_node / SLURM_GPUS_ON_NODE))"
 fi
 
-name=${SLURM_JOB_NAME:-$(basename "${script%.slurm}")}
+name=${SLURM_JOB_NAME:-$(basename "${script%.*}")}
 job=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID}}
 job=${job:-${SLURM_JOB_ID:-local-$$}}
 # A job that was submitted again because it may not be requeued goes on in the directory of the first.
@@ -148,7 +148,7 @@ again() {
   local run=$1
   made_progress "$run" || { say "stopped twice at the same step: not sent back" >&2; exit 75; }
   if [ -z "${SLURM_JOB_ID:-}" ]; then
-    say "stopped with a checkpoint: start again to go on"
+    say "stopped with a checkpoint: to go on, start again with TRIAX_RUN_ROOT=$(printf %q "$run_root")"
     exit 75
   fi
   if scontrol show job "$SLURM_JOB_ID" | grep -q 'Requeue=1'; then
@@ -157,7 +157,7 @@ again() {
     sleep 60  # Slurm ends this script
   fi
   say "stopped with a checkpoint: submitted again, since this job may not be requeued"
-  TRIAX_RUN_ROOT=$run_root sbatch --dependency="afterany:$SLURM_JOB_ID" \
+  TRIAX_JOBS=$jobs TRIAX_RUN_ROOT=$run_root sbatch --dependency="afterany:$SLURM_JOB_ID" \
     ${SLURM_ARRAY_TASK_ID:+--array=$SLURM_ARRAY_TASK_ID} --job-name="$name" --nodes="$nodes" \
     --ntasks-per-node="$per_node" "$script"
   exit 75
@@ -189,7 +189,7 @@ train() {
   if [ $code -eq 0 ] && complete "$run"; then return; fi
   if [ $code -eq 75 ]; then again "$run"; fi
   say "failed with code $code" >&2
-  "$TRIAX" trace blame "$run" || true
+  [ ! -d "$run/flight" ] || "$TRIAX" trace blame "$run" || true  # a wrong option comes before there are records
   [ $code -ne 0 ] || code=5
   exit $code
 }

@@ -7,7 +7,7 @@
 export TRIAX_LAUNCHER=${TRIAX_LAUNCHER:-mpiexec -n {ranks\}} OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 . "$(dirname "$0")/common.sh"
 
-hw= ranks=8 per_node=8 train --model demo --no-bf16 --device cpu \
+hw='' ranks=8 per_node=8 train --model demo --no-bf16 --device cpu \
   --tensor-model-parallel-size 2 --sequence-parallel --pipeline-model-parallel-size 2 --zero-stage 1 \
   --micro-batch-size 2 --global-batch-size 16 --train-iters 20 --threads 1 \
   --lr 2e-3 --min-lr 2e-4 --lr-decay-style cosine --lr-warmup-iters 5 \

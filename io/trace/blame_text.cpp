@@ -30,6 +30,8 @@ std::string where(const FlightRank& r, const FlightState& state) {
   } else if (const FlightRow* phase = state.phase()) {
     text = describe(*phase);
     if (phase->step > 0) text += fmt::format(" (step {})", phase->step);
+  } else if (state.last_op) {
+    text = fmt::format("step {}, between ops", state.last_op->step);
   } else {
     text = "start-up";
   }

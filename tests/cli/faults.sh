@@ -128,6 +128,16 @@ wait $job
 code=$?
 [ $code -eq 0 ] || fault "suspended and continued: exit code $code: $(cat suspended.err)"
 
+# A parent that is stopped instead of its rank: the run completes, and the rank continues it, or the launcher would wait for ever.
+launch dp4 halted --inject slow:0:20 --train-iters 40 &
+job=$!
+for _ in $(seq 200); do grep -q '"iteration":2,' halted/metrics.jsonl 2>/dev/null && break; sleep 0.05; done
+proxy=$(pgrep -P "$(pgrep -P $job)")
+kill -STOP "$(pgrep -P "$proxy" | head -n 1)"
+wait $job
+code=$?
+[ $code -eq 0 ] && [ -e halted/completed ] || fault "a parent that is stopped: exit code $code: $(cat halted.err)"
+
 # Without parents the survivors report.
 launch dp4 alone --inject fault:hang:backward:1:2 --no-supervisor
 code=$?

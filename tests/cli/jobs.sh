@@ -57,5 +57,16 @@ awk -v a="$expected" -v b="$first" 'BEGIN { d = a - b; exit !(a > 0 && d < 0.03 
 grep -qE '^(SLURM|NCCL|CUDA|UCX|OMP|HDF5|TRIAX)_' runs/local_cpu_3d*/environment-1.txt || fault 'no dump of the environment'
 ! grep -qvE '^(SLURM|NCCL|CUDA|UCX|OMP|HDF5|TRIAX)_' runs/local_cpu_3d*/environment-1.txt || fault 'the dump holds other variables'
 
+# A folder with a blank in its name. Stopped without Slurm, the script says how to go on, and so it does.
+mkdir 'a b' && cp -r jobs 'a b/jobs'
+expect 0 'to the table above' rehearse bash 'a b/jobs/small_3d.slurm'
+export TRIAX_SCRATCH="$PWD/a b" TRIAX_OPTIONS='--model t0 --lr-warmup-iters 2 --train-iters 40 --exit-duration-in-mins 0.0001'
+bash 'a b/jobs/local_cpu_3d.sh' >stopped 2>&1
+code=$?
+again=$(sed -n 's/^job: stopped with a checkpoint: to go on, start again with //p' stopped)
+[ $code -eq 75 ] && [ -n "$again" ] || fault "a script that is stopped ends with $code: $(tail -5 stopped)"
+expect 75 'loaded all state of iteration' bash -c "$again bash 'a b/jobs/local_cpu_3d.sh'"
+unset TRIAX_SCRATCH TRIAX_OPTIONS
+
 [ $faults -eq 0 ] && echo 'ok: jobs'
 exit $((faults > 0))

@@ -67,7 +67,7 @@ unset TRIAX_OPTIONS
 export TRIAX_JOBS=$source_dir/jobs
 array=$(sbatch --parsable pair.slurm)
 # Meanwhile a job that may not be requeued: submitted again, it goes on in the first one's directory.
-once=$(TRIAX_OPTIONS='--model t1 --fp64 --train-iters 150' sbatch --parsable --no-requeue "$source_dir/jobs/small_3d.slurm")
+once=$(env -u TRIAX_JOBS TRIAX_OPTIONS='--model t1 --fp64 --train-iters 150' sbatch --parsable --no-requeue "$source_dir/jobs/small_3d.slurm")
 has_lines() { [ "$(wc -l 2>/dev/null <"$1/metrics.jsonl" || echo 0)" -ge "$2" ]; }
 wait_for 60 has_lines "runs/small_3d-$once" 10 || fault 'the job that may not be requeued does not start' "small_3d-$once.out"
 scancel --signal=USR1 "$once"
