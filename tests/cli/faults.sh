@@ -132,7 +132,7 @@ code=$?
 launch dp4 halted --inject slow:0:20 --train-iters 40 &
 job=$!
 for _ in $(seq 200); do grep -q '"iteration":2,' halted/metrics.jsonl 2>/dev/null && break; sleep 0.05; done
-proxy=$(pgrep -P "$(pgrep -P $job)")
+proxy=$(pgrep -P "$(pgrep -P "$(pgrep -P $job)")") # timeout, mpiexec, its proxy
 kill -STOP "$(pgrep -P "$proxy" | head -n 1)"
 wait $job
 code=$?
