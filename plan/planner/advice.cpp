@@ -10,6 +10,10 @@ namespace {
 
 constexpr double kGiga = 1e9;
 
+std::string duration(double seconds) {
+  return seconds >= 1 ? fmt::format("{:.3g} s", seconds) : fmt::format("{:.3g} ms", seconds * 1e3);
+}
+
 /// The best layout that fits and meets a condition, by closed form.
 template <typename Condition>
 const Candidate* best_where(const SearchResult& result, Condition&& meets) {
@@ -90,7 +94,7 @@ void about_two_devices(const PlanQuestion& q, const SearchResult& result, std::v
     const Candidate same = price(q, all_cut);
     out.push_back(fmt::format(
         "On 2 devices plain data parallelism fits; sharding everything (ZeRO 3, as FSDP) buys memory, "
-        "not speed: the same run in {:.1f} instead of {:.1f} GiB takes {:+.1f} %.",
+        "not speed: the same run in {:.2f} instead of {:.2f} GiB takes {:+.1f} %.",
         same.bytes / 1073741824.0, plain->bytes / 1073741824.0, 100 * (same.time.step_s / plain->time.step_s - 1)));
   }
 }
@@ -119,9 +123,9 @@ void about_gradients(const PlanQuestion& q, const SearchResult& result, std::vec
                           c.time_s(comm::Operation::AllGather, in, bytes);
     if (nested < 0.95 * flat) {
       out.push_back(
-          fmt::format("A hierarchical all-reduce of the gradients takes {:.3g} ms instead of {:.3g} "
+          fmt::format("A hierarchical all-reduce of the gradients takes {} instead of {} "
                       "(--collective-algorithm dp=hierarchical).",
-                      nested * 1e3, flat * 1e3));
+                      duration(nested), duration(flat)));
     }
   }
   // One-bit gradients save 15/16 of a 16-bit all-reduce and cost about 24 bytes of memory traffic a parameter.
@@ -129,10 +133,10 @@ void about_gradients(const PlanQuestion& q, const SearchResult& result, std::vec
   const double saved = time.data_s * 15 / 16;
   if (l.zero <= 1 && saved > 2 * cost && time.data_s > 0.05 * time.step_s) {
     out.push_back(
-        fmt::format("The gradients' reduction is exposed for {:.3g} ms of {:.4g}: 1-bit Adam would save up to "
-                    "{:.3g} ms and cost {:.3g} ms (--grad-compression onebit-adam); Top-K pays below a "
+        fmt::format("The gradients' reduction is exposed for {} of {}: 1-bit Adam would save up to "
+                    "{} and cost {} (--grad-compression onebit-adam); Top-K pays below a "
                     "density of {:.2g} % over {} replicas.",
-                    time.data_s * 1e3, time.step_s * 1e3, saved * 1e3, cost * 1e3,
+                    duration(time.data_s), duration(time.step_s), duration(saved), duration(cost),
                     100 * 2.0 / (3.0 * std::max(1, l.data - 1)), l.data));
   } else if (time.data_s <= 0.02 * time.step_s) {
     out.push_back(fmt::format("Compressed gradients would gain nothing: {:.1f} % of the step is exposed reduction.",
