@@ -31,7 +31,8 @@ constexpr const char* kDescription =
     "published    the figure of the paper; \"-\": none at hand (predicted only)\n"
     "predicted    by the cost model (docs/cost-model.md); closed forms by formula\n"
     "error        predictions: 100 (predicted / published - 1); closed forms: predicted - published, in the unit\n"
-    "fit          \"fit\": constants were fitted on this row; the summary's errors are of the others (held out)\n"
+    "fit          \"fit\": constants were fitted on this row; held out rows are those without, and the summary is of "
+    "them\n"
     "certainty    A the authors' own, B text conversion, C secondary, D digitised from the figure\n";
 
 struct PaperRequest {

@@ -178,6 +178,38 @@ PaperPreset korthikanti_figure7() {
   return preset;
 }
 
+/// MFU and HFU of the paper's equations 7 and 8 from the printed times, in % of 312 TFLOP/s.
+PaperPreset korthikanti_utilization(const std::string& directory) {
+  PaperPreset preset{
+      "korthikanti22-mfu", "Korthikanti 2022 Table 5: MFU and HFU from the printed times", {}, "0.2 points"};
+  struct Row {
+    std::string name;
+    double layers, hidden, batch, gpus, time_s, mfu, hfu;
+  };
+  std::vector<Row> rows{{"22B", 48, 6144, 4, 8, 1.10, 41.5, 43.7}};
+  const std::string path = fmt::format("{}/korthikanti2022_tables3_5.csv", directory);
+  if (!directory.empty() && std::filesystem::exists(path)) {
+    rows.clear();
+    CsvFile file;
+    read_csv(path, file);
+    for (const CsvRow& r : file.rows) {
+      if (r.number("mfu_pct") <= 0) continue;
+      rows.push_back({r.text("model"), r.number("layers"), r.number("hidden"), r.number("global_batch"),
+                      r.number("gpus"), r.number("iter_time_s"), r.number("mfu_pct"), r.number("hfu_pct")});
+    }
+  }
+  for (const Row& r : rows) {
+    const double s = 2048;
+    const double each = 100 * 72 * r.batch * r.layers * s * r.hidden * r.hidden / (r.time_s * r.gpus * 312e12);
+    const double head = 51200 / (12 * r.hidden * r.layers);
+    preset.lines.push_back(closed(preset.name, r.name, "MFU", "%", r.mfu, each * (1 + s / (6 * r.hidden) + head),
+                                  "arXiv 2205.05198 equation 7"));
+    preset.lines.push_back(closed(preset.name, r.name, "HFU", "%", r.hfu, each * (1 + s / (3 * r.hidden) + head),
+                                  "arXiv 2205.05198 equation 8"));
+  }
+  return preset;
+}
+
 struct BubbleRow {
   std::string id;
   int pipeline, micro_batches, chunks;
@@ -243,8 +275,9 @@ PaperPreset zero_bubble_table5(const std::string& directory) {
 }  // namespace
 
 std::vector<PaperPreset> closed_form_presets(const std::string& directory) {
-  return {zero_table1(directory), zero_table2(),         zero_figure1(),
-          korthikanti_figure1(),  korthikanti_figure7(), zero_bubble_table5(directory)};
+  return {zero_table1(directory),       zero_table2(),         zero_figure1(),
+          korthikanti_figure1(),        korthikanti_figure7(), korthikanti_utilization(directory),
+          zero_bubble_table5(directory)};
 }
 
 }  // namespace triax::plan

@@ -108,7 +108,7 @@ std::vector<std::string> paper_preset_names() {
   std::vector<std::string> names;
   for (const RunPreset& preset : run_presets()) names.push_back(preset.name);
   for (const char* name : {"megatron19-fig5", "zero19-configs", "zero19-table1", "zero19-table2", "zero19-fig1",
-                           "korthikanti22-fig1", "korthikanti22-fig7", "zerobubble23-table5"}) {
+                           "korthikanti22-fig1", "korthikanti22-fig7", "korthikanti22-mfu", "zerobubble23-table5"}) {
     names.emplace_back(name);
   }
   return names;

@@ -48,7 +48,7 @@ std::vector<PaperPreset> paper_presets(const std::vector<std::string>& names, co
                                        std::vector<std::string>& absent);
 
 /// Closed forms and what simulation gives without a fitted constant: zero19-table1, zero19-table2, zero19-fig1,
-/// korthikanti22-fig1, korthikanti22-fig7, zerobubble23-table5.
+/// korthikanti22-fig1, korthikanti22-fig7, korthikanti22-mfu, zerobubble23-table5.
 std::vector<PaperPreset> closed_form_presets(const std::string& directory);
 /// ZeRO's 40 configurations on V100 (zero19-configs) and Megatron-LM 2019's weak scaling (megatron19-fig5).
 std::vector<PaperPreset> v100_presets(const std::string& directory);

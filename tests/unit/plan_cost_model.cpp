@@ -70,5 +70,53 @@ TEST(StepTime, AgreesWithTheSimulationOfTheSameCosts) {
   }
 }
 
+bench::GemmPoint gemm_point(bench::GemmLayout layout, int64_t m, int64_t n, int64_t k, double time_s) {
+  bench::GemmPoint p;
+  p.dtype = DType::BFloat16;
+  p.layout = layout;
+  p.m = m;
+  p.n = n;
+  p.k = k;
+  p.time_s = time_s;
+  return p;
+}
+
+TEST(DeviceTimes, MeasuredGemmsDecideAlongTheTokens) {
+  bench::Hardware h = *find_hardware("a100-80gb");
+  // One point is slower than the next: time never falls with the size.
+  h.gemms = {gemm_point(bench::GemmLayout::TN, 1024, 4096, 1024, 60e-6),
+             gemm_point(bench::GemmLayout::TN, 2048, 4096, 1024, 130e-6),
+             gemm_point(bench::GemmLayout::TN, 4096, 4096, 1024, 120e-6),
+             gemm_point(bench::GemmLayout::NT, 4096, 1024, 2048, 90e-6),
+             gemm_point(bench::GemmLayout::NT, 4096, 1024, 4096, 150e-6)};
+  const DeviceTimes device(h, DType::BFloat16);
+  const auto forward = [&](double m) { return device.gemm_s({bench::GemmLayout::TN, false, m, 4096, 1024}); };
+  EXPECT_DOUBLE_EQ(forward(1024), 60e-6);
+  EXPECT_DOUBLE_EQ(forward(4096), 120e-6);
+  EXPECT_DOUBLE_EQ(forward(2048), 120e-6);
+  EXPECT_DOUBLE_EQ(forward(1536), 90e-6);
+  EXPECT_DOUBLE_EQ(device.gemm_s({bench::GemmLayout::NT, true, 4096, 1024, 3072}), 120e-6);
+  double last = 0;
+  for (double m = 1024; m <= 4096; m += 128) {
+    EXPECT_GE(forward(m), last);
+    last = forward(m);
+  }
+}
+
+TEST(CollectiveTimes, GroupsOfAnAxisShareTheNodesPorts) {
+  EXPECT_EQ(place_of(8, 1, 8, 64), (GroupPlace{8, 1, 1}));
+  EXPECT_EQ(place_of(16, 1, 8, 64), (GroupPlace{16, 2, 1}));
+  EXPECT_EQ(place_of(8, 8, 8, 64), (GroupPlace{8, 8, 8}));
+  EXPECT_EQ(place_of(16, 2, 8, 64), (GroupPlace{16, 4, 2}));
+  const CollectiveTimes times(*find_hardware("a100-80gb"));
+  const double bytes = 8e9;
+  const auto all_reduce = [&](GroupPlace place) { return times.time_s(comm::Operation::AllReduce, place, bytes); };
+  // One rank of each of 8 nodes, eight such groups: a port each; alone it would have all eight.
+  EXPECT_NEAR(all_reduce({8, 8, 8}) / (2 * 7.0 / 8 * bytes / 24e9), 1, 0.01);
+  EXPECT_NEAR(all_reduce({8, 8, 1}) * 8 / all_reduce({8, 8, 8}), 1, 0.01);
+  EXPECT_DOUBLE_EQ(all_reduce({1, 1, 1}), 0);
+  EXPECT_NEAR(times.time_s(comm::Operation::AllGather, {8, 1, 1}, bytes) / all_reduce({8, 1, 1}), 0.5, 0.01);
+}
+
 }  // namespace
 }  // namespace triax::plan

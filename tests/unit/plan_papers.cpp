@@ -53,6 +53,9 @@ TEST(ClosedForms, KorthikantiFigures) {
   for (const PaperLine& line : preset_of("korthikanti22-fig7").lines) {
     EXPECT_NEAR(line.predicted, line.published, 0.15) << line.id;
   }
+  for (const PaperLine& line : preset_of("korthikanti22-mfu", papers()).lines) {
+    EXPECT_NEAR(line.predicted, line.published, 0.2) << line.id;
+  }
 }
 
 TEST(ClosedForms, BubblesOfOneFOneBFromPublishedTimes) {

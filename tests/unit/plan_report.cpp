@@ -153,9 +153,9 @@ TEST(Anonymous, no_host_user_path_or_job) {
   }
   for (const std::string& page : {run_page(runs[0]), comparison_page(runs)}) {
     for (const std::string& secret :
-         {std::string("node7"), std::string("node8"), std::string("node["), std::string("site"),
-          std::string("/lustre"), std::string("someone"), std::string("4711"), std::string("/opt"), "by " + name,
-          "/home/" + name, directory.path()}) {
+         {std::string("node7"), std::string("node8"), std::string("node["), std::string("site"), std::string("/lustre"),
+          std::string("someone"), std::string("4711"), std::string("/opt"), "by " + name, "/home/" + name,
+          directory.path()}) {
       EXPECT_THAT(page, Not(HasSubstr(secret)));
     }
   }
