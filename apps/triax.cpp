@@ -21,7 +21,7 @@ namespace {
 struct Command {
   const char* name;
   const char* summary;
-  int (*run)(const std::vector<std::string>& args);  ///< nullptr: not in this version
+  int (*run)(const std::vector<std::string>& args);
 };
 
 constexpr Command kCommands[] = {
@@ -34,7 +34,7 @@ constexpr Command kCommands[] = {
     {"mem", "memory of every stage of a run, by category, before it runs", mem_command},
     {"plan", "which layout to run on so many devices of a machine, and why", plan_command},
     {"sim", "time and memory of a run on a machine, before it runs; traces, what-if questions", sim_command},
-    {"bench", "collectives over all ranks, by size and algorithm", bench_command},
+    {"bench", "measures kernels, links, overlap and disks of this machine into hw.json", bench_command},
     {"program", "show, check, export, hash and time the program of a step", program_command},
     {"trace", "summary of a trace; difference of two, op by op; who ended a run", trace_command},
     {"options", "every option; as docs/from-megatron.md, manual page or shell completion", options_command},
@@ -45,7 +45,7 @@ constexpr Command kCommands[] = {
 std::string usage() {
   std::string text = "usage: triax COMMAND [options]        mpiexec -n RANKS triax train [options]\n\n";
   for (const Command& command : kCommands) {
-    if (command.run != nullptr) text += fmt::format("  {:<9} {}\n", command.name, command.summary);
+    text += fmt::format("  {:<9} {}\n", command.name, command.summary);
   }
   return text +
          "\n  --list-models, --list-hw, --version, --help\n\n'triax COMMAND --help' lists the options of a command.\n"
@@ -65,11 +65,7 @@ std::string version_text() {
 [[noreturn]] void refuse(const std::string& name) {
   std::vector<std::string> names;
   for (const Command& command : kCommands) {
-    if (command.run == nullptr && command.name == name) {
-      throw ConfigError(
-          fmt::format("{}: this command is not in this version; 'triax --help' lists those that are", name));
-    }
-    if (command.run != nullptr) names.push_back(command.name);
+    names.push_back(command.name);
   }
   const std::string nearest = io::nearest_name(name, names);
   throw ConfigError(
@@ -88,8 +84,7 @@ int dispatch(const std::vector<std::string>& words) {
   if (name == "--list-hw") return fmt::print("{}", plan::list_hardware()), 0;
   if (name == "--list-models") return fmt::print("{}", model::list_presets()), 0;
   for (const Command& command : kCommands) {
-    if (command.name != name || command.run == nullptr) continue;
-    return command.run({words.begin() + 1, words.end()});
+    if (command.name == name) return command.run({words.begin() + 1, words.end()});
   }
   refuse(name);
 }
@@ -117,7 +112,7 @@ int guarded(const std::vector<std::string>& words) {
 std::vector<io::CommandSummary> command_summaries() {
   std::vector<io::CommandSummary> summaries;
   for (const Command& command : kCommands) {
-    if (command.run != nullptr) summaries.push_back({command.name, command.summary});
+    summaries.push_back({command.name, command.summary});
   }
   return summaries;
 }

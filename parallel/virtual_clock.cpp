@@ -114,7 +114,7 @@ int64_t VirtualClock::largest_with_tied_partner(int64_t value) {
   const int last = layers.position_of(layers.num_virtual_stages() - 1);
   if (first == last) return value;
   const int partner = lane_.position == first ? last : first;
-  const int tag = static_cast<int>(2 * num_matches_);
+  const int tag = static_cast<int>(3 * num_matches_);
   send(value, partner, tag);
   return std::max(value, receive(partner, tag));
 }

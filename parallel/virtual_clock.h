@@ -49,7 +49,7 @@ class VirtualClock {
     comm::Work work;
   };
   const Op& op(int index) const { return ops_[static_cast<size_t>(index)]; }
-  int tag_of(const Op& op) const { return static_cast<int>(num_matches_ + op.match); }
+  int tag_of(const Op& op) const { return static_cast<int>(2 * num_matches_ + op.match); }
   int64_t duration_ps(int index) const { return model_.duration_ps(lane_, op(index), index); }
   void send(int64_t value, int peer, int tag);
   int64_t receive(int peer, int tag);

@@ -19,7 +19,7 @@ expect 0 'summary     demo tp2-pp2-dp2' env -u TRIAX TRIAX_REHEARSE=1 bash "$pre
 expect 0 'finished at iteration 1' "$mpiexec" -n 2 "$installed" train --config "$prefix/share/triax/configs/parity-t1.cfg" --train-iters 1
 
 # The manual page has every honoured option, and troff no complaint.
-options=$("$installed" options | grep -o '^  --[a-z0-9-]*' | sort -u)
+options=$("$installed" options | sed '/^Every switch/,$d' | grep -o '^  --[A-Za-z0-9_-]*' | sort -u)
 for option in $options; do
   grep -qF -- ".BR \\-\\-$(sed 's/^--//;s/-/\\-/g' <<<"$option") " "$prefix/share/man/man1/triax.1" || fault "the manual page lacks $option"
 done

@@ -22,7 +22,6 @@ expect 0 'compiler' "$triax" --version
 expect 0 'llama3-70b' "$triax" --list-models
 expect 0 'llama3-70b' "$triax" train --list-models
 expect 2 'did you mean options?' "$triax" optins
-expect 2 'doctor: this command is not in this version' "$triax" doctor
 expect 0 '--micro-batch-size N' "$triax" train --help
 expect 0 '--eval-split' "$triax" train --help
 expect 2 'takes --markdown, --man, --completion bash, or nothing' "$triax" options --html

@@ -15,6 +15,7 @@
 #include "io/hugging_face/checkpoint_tensors.h"
 #include "io/hugging_face/tokenizer_files.h"
 #include "io/hugging_face/transpose.h"
+#include "kernels/null_device.h"
 #include "model/presets.h"
 #include "model/stage.h"
 #include "tests/unit/temporary_directory.h"
@@ -54,6 +55,8 @@ std::map<std::string, std::vector<int64_t>> declared(const model::ModelConfig& c
   group.world_ranks = {0};
   comm::PhantomCommunicator tensor(group, memory);
   parallel::LayerContext context;
+  kernels::NullDevice device;
+  context.device = &device;
   context.arena = &arena;
   context.tensor = &tensor;
   parallel::ParameterStore store;

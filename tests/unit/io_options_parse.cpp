@@ -166,7 +166,8 @@ TEST(Parse, refused_options_give_their_reason_and_their_harmless_value_passes) {
   EXPECT_NE(fault_of({"--optimizer", "muon"}).find("use adam or sgd"), std::string::npos);
   EXPECT_NE(fault_of({"--pipeline-schedule", "zb-x"}).find("must be gpipe, 1f1b, interleaved, zb-h1"),
             std::string::npos);
-  EXPECT_NE(fault_of({"--device", "cuda"}).find("does not run on it yet"), std::string::npos);
+  EXPECT_EQ(fault_of({"--device", "cuda"}), "");
+  EXPECT_NE(fault_of({"--device", "tpu"}).find("must be cpu"), std::string::npos);
   EXPECT_NE(fault_of({"--attention-backend", "unfused"}).find("use auto, flash or fused"), std::string::npos);
   EXPECT_NE(fault_of({"--no-bias-gelu-fusion"}).find("erf form"), std::string::npos);
   EXPECT_EQ(fault_of({"--no-bias-gelu-fusion", "--swiglu"}), "");
