@@ -8,10 +8,9 @@
 
 namespace triax::train {
 
-double measure_peak_tflops(kernels::Device& device, DType dtype, Arena& arena, comm::Communicator& world) {
+double measure_peak_tflops(kernels::Device& device, DType dtype, comm::Communicator& world) {
   const int64_t size = device.on_host() ? 768 : 8192;
-  Arena own(device.memory());  // of a GPU: given back at once
-  Arena& memory = device.on_host() ? arena : own;
+  Arena memory(device.memory());  // no part of the run's own memory
   constexpr double kSeconds = 0.2;
   std::array<Buffer, 3> buffers;
   std::array<Tensor, 3> matrices;

@@ -87,7 +87,7 @@ TrainingRun::TrainingRun(comm::MpiSession& session, RunRequest request, DataFact
   const PhaseRecord phase(request_.flight, FlightPhase::Tune);
   const bool measure = options().control.log_throughput && options().control.peak_tflops == 0;
   start_reporter(measure ? measure_peak_tflops(held_->device.get(), io::compute_dtype(options().control.precision),
-                                               held_->arena, held_->grid.world())
+                                               held_->grid.world())
                          : options().control.peak_tflops);
 }
 

@@ -71,4 +71,10 @@ base=$(value step_ps "${gpt3[@]}" --world-size 64 --global-batch-size 64)
 sim "${small[@]}" --chrome "$work/step.json" --svg "$work/step.svg" > /dev/null || fault 'sim --chrome --svg'
 expect 0 F "$triax" trace summary "$work/step.json"
 grep -q '</svg>' "$work/step.svg" || fault 'no SVG'
+# A real run held against its prediction: memory to the byte.
+"$mpiexec" -n 2 "$triax" train --model t1 --no-bf16 --mock-data --pipeline-model-parallel-size 2 --micro-batch-size 1 \
+  --global-batch-size 8 --lr 1e-3 --train-iters 3 --eval-iters 0 --run-dir real >/dev/null 2>&1 || fault 'the real run failed'
+"$triax" sim --verify real --hw rtx4090 >verified || fault "sim --verify: $(cat verified)"
+awk '$1 == "memory" { same = $2 == $3 } END { exit !same }' verified || fault "memory predicted and measured: $(grep memory verified)"
+
 exit $((faults > 0))
