@@ -22,8 +22,9 @@ class FailurePrinter final : public testing::EmptyTestEventListener {
   void OnTestPartResult(const testing::TestPartResult& result) override {
     if (!result.failed()) return;
     std::ostringstream text;
-    text << "rank " << rank_ << ": " << result.file_name() << ":" << result.line_number() << ": " << result.summary()
-         << "\n";
+    // An exception that a test lets out has no file.
+    const char* file = result.file_name() != nullptr ? result.file_name() : "outside of the test's code";
+    text << "rank " << rank_ << ": " << file << ":" << result.line_number() << ": " << result.summary() << "\n";
     std::cerr << text.str() << std::flush;
   }
 

@@ -12,6 +12,7 @@
 #include "io/checkpoint/index.h"
 #include "io/checkpoint/verify.h"
 #include "tests/mpi/mpi_world.h"
+#include "tests/mpi/shared_directory.h"
 #include "tests/mpi/train_harness.h"
 #include "train/checkpointing.h"
 #include "train/memory_forecast.h"
@@ -22,23 +23,6 @@ namespace {
 
 using io::Precision;
 using testing::HasSubstr;
-
-/// Of all ranks together; removed by rank 0.
-class SharedDirectory {
- public:
-  SharedDirectory() : path_(std::filesystem::temp_directory_path() / fmt::format("triax-checkpoint-{}", ::getppid())) {
-    if (session().rank() == 0) std::filesystem::create_directories(path_);
-  }
-  ~SharedDirectory() {
-    if (session().rank() == 0) std::filesystem::remove_all(path_);
-  }
-  SharedDirectory(const SharedDirectory&) = delete;
-  SharedDirectory& operator=(const SharedDirectory&) = delete;
-  std::string path(const std::string& name = "") const { return path_ / name; }
-
- private:
-  std::filesystem::path path_;
-};
 
 std::vector<Layout> layouts() {
   const int n = session().size();
@@ -85,7 +69,7 @@ std::string content(const std::string& directory) {
 }
 
 TEST(Checkpoint, gives_every_layout_its_state_back) {
-  const SharedDirectory directory;
+  const SharedDirectory directory("checkpoint");
   for (const Precision precision : {Precision::Fp64, Precision::Bf16}) {
     for (const Layout& layout : layouts()) {
       SCOPED_TRACE(layout.text());
@@ -126,7 +110,7 @@ TEST(Checkpoint, gives_every_layout_its_state_back) {
 }
 
 TEST(Checkpoint, holds_the_same_content_from_every_layout_and_number_of_writers) {
-  const SharedDirectory directory;
+  const SharedDirectory directory("checkpoint");
   const int n = session().size();
   std::string expected;
   for (const auto& [name, layout, writers] : {std::tuple<std::string, Layout, int>{"dp", {.dp = n}, 0},
@@ -184,7 +168,7 @@ std::vector<double> steps(SavedRun& run, int count, const std::function<void(int
 }
 
 TEST(Checkpoint, a_save_beside_the_training_keeps_the_state_of_its_step) {
-  const SharedDirectory directory;
+  const SharedDirectory directory("checkpoint");
   io::RunOptions options = options_of({.dp = session().size()}, Precision::Bf16, directory.path("sync"));
   std::vector<double> straight;
   {
@@ -214,7 +198,7 @@ TEST(Checkpoint, a_save_beside_the_training_keeps_the_state_of_its_step) {
 }
 
 TEST(Checkpoint, a_second_save_waits_or_is_skipped) {
-  const SharedDirectory directory;
+  const SharedDirectory directory("checkpoint");
   for (const auto busy : {io::AsyncBusy::Wait, io::AsyncBusy::Skip}) {
     io::RunOptions options = options_of({.dp = session().size()}, Precision::Fp32,
                                         directory.path(busy == io::AsyncBusy::Wait ? "wait" : "skip"));
@@ -239,7 +223,7 @@ TEST(Checkpoint, a_second_save_waits_or_is_skipped) {
 
 /// Some ranks have seen the end of the save before, others not: the next one is still one of all ranks.
 TEST(Checkpoint, a_save_whose_end_only_some_ranks_have_seen_keeps_them_together) {
-  const SharedDirectory directory;
+  const SharedDirectory directory("checkpoint");
   io::RunOptions options = options_of({.dp = session().size()}, Precision::Fp32, directory.path("seen"));
   options.control.async_save = true;
   SavedRun run(options);
@@ -258,7 +242,7 @@ TEST(Checkpoint, a_save_whose_end_only_some_ranks_have_seen_keeps_them_together)
 }
 
 TEST(Checkpoint, a_failed_save_is_told_on_all_ranks_and_keeps_the_one_before) {
-  const SharedDirectory directory;
+  const SharedDirectory directory("checkpoint");
   SavedRun run(options_of({.dp = session().size()}, Precision::Fp32, directory.path("x")));
   run.checkpoints.save({}, "test");
   steps(run, 1);
@@ -288,7 +272,7 @@ TEST(Checkpoint, a_failed_save_is_told_on_all_ranks_and_keeps_the_one_before) {
 }
 
 TEST(Checkpoint, what_does_not_fit_is_named) {
-  const SharedDirectory directory;
+  const SharedDirectory directory("checkpoint");
   io::RunOptions options = options_of({.dp = session().size()}, Precision::Fp32, directory.path("x"));
   options.control.save_optim = false;
   SavedRun run(options);
@@ -350,7 +334,7 @@ std::vector<int32_t> generated(comm::ProcessGrid& grid, const io::RunOptions& op
 }
 
 TEST(Generation, same_text_on_one_rank_and_on_many) {
-  const SharedDirectory directory;
+  const SharedDirectory directory("checkpoint");
   const int n = session().size();
   for (const TinyModel model : {TinyModel::T0, TinyModel::T1}) {
     const std::string save = directory.path(model == TinyModel::T0 ? "t0" : "t1");

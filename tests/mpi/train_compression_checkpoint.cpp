@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "tests/mpi/mpi_world.h"
+#include "tests/mpi/shared_directory.h"
 #include "tests/mpi/train_harness.h"
 #include "train/checkpointing.h"
 
@@ -19,23 +20,6 @@ using comm::CompressionMethod;
 constexpr CompressionMethod kMethods[] = {CompressionMethod::TopK, CompressionMethod::OneBitAdam,
                                           CompressionMethod::PowerSgd, CompressionMethod::Int8,
                                           CompressionMethod::BFloat16};
-
-/// Of all ranks together; removed by rank 0.
-class SharedDirectory {
- public:
-  SharedDirectory() : path_(std::filesystem::temp_directory_path() / fmt::format("triax-residuals-{}", ::getppid())) {
-    if (session().rank() == 0) std::filesystem::create_directories(path_);
-  }
-  ~SharedDirectory() {
-    if (session().rank() == 0) std::filesystem::remove_all(path_);
-  }
-  SharedDirectory(const SharedDirectory&) = delete;
-  SharedDirectory& operator=(const SharedDirectory&) = delete;
-  std::string path(const std::string& name) const { return path_ / name; }
-
- private:
-  std::filesystem::path path_;
-};
 
 struct SavedRun {
   explicit SavedRun(const io::RunOptions& options)
@@ -68,7 +52,7 @@ std::vector<Layout> layouts() {
 }
 
 TEST(CompressionCheckpoint, a_run_goes_on_with_the_same_bits) {
-  const SharedDirectory directory;
+  const SharedDirectory directory("residuals");
   for (const Layout& layout : layouts()) {
     for (const int zero : {0, 1}) {
       for (const CompressionMethod method : kMethods) {
@@ -116,7 +100,7 @@ double kept(TinyRun& run) {
 
 TEST(CompressionCheckpoint, what_was_not_sent_survives_another_number_of_ranks) {
   if (session().size() < 4) GTEST_SKIP() << "needs two numbers of dp ranks";
-  const SharedDirectory directory;
+  const SharedDirectory directory("residuals");
   const Layout four{.dp = 4}, two{.tp = 2, .dp = 2};
   for (const CompressionMethod method : {CompressionMethod::TopK, CompressionMethod::Int8}) {
     for (const auto& [from, to] : {std::pair{four, two}, std::pair{two, four}}) {
