@@ -221,7 +221,11 @@ std::vector<OptionEntry> plan_entries(PlanRequest& r) {
                              return {};
                            }));
   all.push_back(path_entry("verify", "compares the prediction with that finished run, per category", r.verify));
-  all.push_back(path_entry("emit", "directory for plan.json, run.cfg and run.slurm of the best layout", r.emit));
+  all.push_back(text_entry("emit", "DIR", "directory for plan.json, run.cfg and run.slurm of the best layout",
+                           [&r](const std::string& text) -> std::string {
+                             r.emit = text;
+                             return {};
+                           }));
   all.push_back(format_entry(r.format));
   all.push_back(switch_entry("describe", "explains columns and keys", r.describe));
   all.push_back(path_entry("out", "writes the result there instead of stdout", r.out));

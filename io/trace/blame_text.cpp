@@ -72,7 +72,10 @@ std::string blame_text(const std::vector<FlightRank>& ranks, const Blame& blame,
   std::string text;
   const FlightRank* guilty = find(ranks, blame.rank);
   if (guilty != nullptr) {
-    text += fmt::format("at fault: {} {}\n", full_name(*guilty), blame.reason);
+    // Where nobody's end was recorded, the one named is no more than the likeliest.
+    const bool guess = blame.verdict == Verdict::KilledAll;
+    text += fmt::format("{}: {} {}\n", guess ? "no rank's end was recorded; a guess" : "at fault", full_name(*guilty),
+                        blame.reason);
     text += fmt::format("  at {}; last step completed: {}\n", where(*guilty, state_of(*guilty)), guilty->iteration);
   } else if (blame.rank >= 0) {
     text += fmt::format("at fault: rank {} {}\n", blame.rank, blame.reason);

@@ -161,7 +161,11 @@ class Walk {
       const int inside = per_node_ / layout_.tensor;
       if (inside > 1 && inside < layout_.data && layout_.data % inside == 0) groups.push_back(inside);
     }
-    std::erase_if(groups, [&](int group) { return layout_.data % group != 0; });
+    std::erase_if(groups, [&](int group) {
+      if (layout_.data % group == 0) return false;
+      note(PlanAxis::ShardGroup, group, fmt::format("must divide the {} replicas", layout_.data));
+      return true;
+    });
     return groups;
   }
 
