@@ -95,8 +95,7 @@ int guarded(const std::vector<std::string>& words) {
   try {
     init_log("info", "");
     const int code = dispatch(words);
-    // A full disk or a closed pipe must not look like success.
-    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) throw RunTimeError("standard output cannot be written");
+    ensure_stdout_written();
     return code;
   } catch (const ConfigError& error) {
     fmt::print(stderr, "triax: {}\n", error.what());

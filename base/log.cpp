@@ -2,6 +2,10 @@
 
 #include <spdlog/sinks/stdout_color_sinks.h>
 
+#include <cstdio>
+
+#include "base/error.h"
+
 namespace triax {
 
 void init_log(const std::string& level, const std::string& who) {
@@ -11,6 +15,10 @@ void init_log(const std::string& level, const std::string& who) {
   logger->set_pattern(who.empty() ? "[%H:%M:%S] %^%l%$: %v" : "[%H:%M:%S] %^%l%$ " + who + ": %v");
   logger->set_level(spdlog::level::from_str(level));
   spdlog::set_default_logger(logger);
+}
+
+void ensure_stdout_written() {
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) throw RunTimeError("standard output cannot be written");
 }
 
 }  // namespace triax

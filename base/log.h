@@ -11,4 +11,8 @@ namespace triax {
 /// `who` is empty or for example "rank 3 (host, tp 1 pp 0 dp 1)".
 void init_log(const std::string& level, const std::string& who);
 
+/// Throws RunTimeError when something written to stdout has not arrived: a full disk or a closed pipe must not look
+/// like success.
+void ensure_stdout_written();
+
 }  // namespace triax

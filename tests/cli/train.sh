@@ -109,4 +109,10 @@ expect_code 2 $? "--load of nothing"
 train 2 --train-iters 5 --check replicas --inject skip-sync:dp --run-dir sabotage
 expect_code 5 $? "skipped sum over dp"
 grep -q 'check replicas' err || fail "the replica check did not speak"
+# What stdout did not take is no success, and leaves no completion marker.
+# shellcheck disable=SC2086
+"$triax" train $model --train-iters 2 --run-dir full >/dev/full 2>err
+expect_code 5 $? "stdout on a full disk"
+grep -q 'standard output cannot be written' err || fail "a full disk is not named: $(cat err)"
+[ ! -e full/completed ] || fail "a completion marker beside exit code 5"
 exit $failed
