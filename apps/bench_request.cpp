@@ -51,6 +51,9 @@ KernelRequest parse_kernels(const std::string& what, const std::vector<std::stri
                                  entries);
   }
   request.options = parsed.options;
+  if (const std::string& device = request.options.control.device; !parsed.help && device != "cpu") {
+    throw ConfigError(fmt::format("--device {}: bench measures kernels of the CPU only; --device cpu", device));
+  }
   if (request.dtypes.empty()) request.dtypes = {io::compute_dtype(request.options.control.precision)};
   return request;
 }

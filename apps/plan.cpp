@@ -9,6 +9,7 @@
 #include "apps/program_request.h"
 #include "apps/verify_text.h"
 #include "base/error.h"
+#include "model/presets.h"
 #include "plan/hardware_presets.h"
 
 namespace triax::apps {
@@ -63,6 +64,7 @@ int range_of(const PlanRequest& request) {
 int plan_command(const std::vector<std::string>& args) {
   PlanRequest request;
   read_plan_request(args, request);
+  if (request.parsed.list_models) return fmt::print("{}", model::list_presets()), 0;
   if (request.parsed.help) return fmt::print("{}", help()), 0;
   if (request.describe) return fmt::print("{}", kPlanDescription), 0;
   if (request.parsed.list_hardware) return fmt::print("{}", plan::list_hardware()), 0;

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <set>
 
 #include "apps/program_request.h"
@@ -181,6 +182,22 @@ void fix_given_axes(PlanRequest& r) {
   fix(r, "use-tp-pp-dp-mapping", "rank-orders", o.parallel.grid.order, space.orders);
 }
 
+/// Options that place layers or shards by hand: no axis of the planner stands for them.
+void check_by_hand(const PlanRequest& r) {
+  constexpr std::array<std::pair<const char*, const char*>, 5> kByHand{
+      {{"num-layers-per-virtual-pipeline-stage", "--vpp chooses virtual stages"},
+       {"decoder-first-pipeline-num-layers", "layers are spread evenly"},
+       {"decoder-last-pipeline-num-layers", "layers are spread evenly"},
+       {"pipeline-model-parallel-layout", "layers are spread evenly"},
+       {"zero-hpz-partition-size", "--shard-groups chooses hybrid sharding"}}};
+  for (const auto& [name, why] : kByHand) {
+    if (r.parsed.given(name)) {
+      throw ConfigError(
+          fmt::format("--{}: plan does not choose among such layouts ({}); 'triax sim' prices one", name, why));
+    }
+  }
+}
+
 void check_batch(PlanRequest& r) {
   io::RunOptions& base = r.question.base;
   if (base.model.num_layers == 0 || base.model.hidden_size == 0) {
@@ -192,6 +209,7 @@ void check_batch(PlanRequest& r) {
   if (base.batch.global_batch_size == 0) {
     throw ConfigError("--global-batch-size is not given: samples of a step; layouts are compared at the same batch");
   }
+  check_by_hand(r);
   if (base.parallel.schedule == ScheduleKind::Csv) {
     throw ConfigError("--pipeline-schedule csv: fixes stages and micro-batches; 'triax sim' prices such a run");
   }
@@ -241,8 +259,17 @@ void read_plan_request(const std::vector<std::string>& args, PlanRequest& r) {
     throw ConfigError("--hw is not given: a machine by name (--list-hw) or the hw.json that 'triax bench all' writes");
   }
   r.question.hardware = plan::hardware_of(r.hw);
-  if (!r.verify.empty()) return;  // the run says the rest
+  if (!r.verify.empty()) {  // the run says the rest
+    for (const char* const option :
+         {"model", "gpus", "global-batch-size", "try", "emit", "top", "simulate", "objective"}) {
+      if (r.parsed.given(option)) {
+        throw ConfigError(fmt::format("--{}: not with --verify, which compares a finished run; leave it out", option));
+      }
+    }
+    return;
+  }
   check_batch(r);
+  for (std::string& note : plan::unpriced(r.question.base)) r.notes.push_back(std::move(note));
   fix_given_axes(r);
   if (r.devices.empty()) throw ConfigError("--gpus is not given: how many devices the layouts may use");
   if (r.devices.size() > 1 && (r.tried > 0 || !r.emit.empty())) {

@@ -176,7 +176,8 @@ std::string plan_json(const PlanRequest& r, const PlanAnswer& a) {
   }
   if (!a.infeasible.empty()) {
     j["infeasible"] = a.infeasible;
-    if (a.result.smallest) j["missing_gib"] = (a.result.smallest->bytes - q.limit_bytes()) / kGiB;
+    if (a.result.smallest && a.result.smallest->bytes > q.limit_bytes())
+      j["missing_gib"] = (a.result.smallest->bytes - q.limit_bytes()) / kGiB;
     return j.dump(2) + "\n";
   }
   const plan::Ratios& x = a.ratios;

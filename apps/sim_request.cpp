@@ -148,6 +148,7 @@ void read_sim_request(const std::vector<std::string>& args, SimRequest& r) {
   const int64_t d = replicas_of(r.ranks, r.options.parallel.grid);
   set_batch(r.parsed, r.ranks, d, r.options, r.notes);
   resolve_for(d, r.options);
+  for (std::string& note : plan::unpriced(r.options)) r.notes.push_back(std::move(note));
   r.prediction.exact = scope_of(r.exact, r.options);
   r.options.control.jitter = r.jitter;
   r.options.control.stragglers = r.stragglers;

@@ -93,6 +93,9 @@ Prediction predict(const io::RunOptions& options, const bench::Hardware& hardwar
 Prediction predict(const io::RunOptions& options, const bench::Hardware& hardware, Costs costs,
                    const PredictionOptions& what = {});
 
+/// What the run's options ask for and no price knows: one sentence each, for a note beside the prediction.
+std::vector<std::string> unpriced(const io::RunOptions& options);
+
 /// Assumed constants by their effect, largest first; those below `least` (relative) are left out. Prices the step once
 /// for each, by the closed forms.
 std::vector<AssumedConstant> assumed_that_matter(const io::RunOptions& options, const bench::Hardware& hardware,

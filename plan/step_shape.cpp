@@ -26,13 +26,13 @@ void take_model(const model::ModelConfig& m, int tensor, StepShape& s) {
   s.attention_dropout = m.attention_dropout > 0;
 }
 
+}  // namespace
+
 int64_t recomputed_of_chunk(const parallel::Recompute& recompute, int64_t layers_of_chunk) {
   if (recompute.granularity != parallel::RecomputeGranularity::Full) return 0;
   if (recompute.method == parallel::RecomputeMethod::Uniform) return layers_of_chunk;
   return std::min(recompute.num_layers, layers_of_chunk);
 }
-
-}  // namespace
 
 StepShape shape_of(const io::RunOptions& options) {
   const io::ParallelOptions& p = options.parallel;
@@ -53,7 +53,8 @@ StepShape shape_of(const io::RunOptions& options) {
   s.recomputed_layers = recomputed_of_chunk(p.recompute, (s.layers + virtual_stages - 1) / virtual_stages);
   s.scatter_gather = p.scatter_gather && p.grid.tensor > 1 && !s.sequence_parallel;
   s.overlap_grad_reduce = p.overlap_grad_reduce;
-  s.overlap_param_gather = p.overlap_param_gather;
+  // Stage 3 without a unit gathered ahead hides nothing, whatever switched it off.
+  s.overlap_param_gather = s.zero == 3 ? io::unit_options_of(options).prefetch > 0 : p.overlap_param_gather;
   s.overlap_p2p = p.overlap_p2p;
   s.first_layers = p.decoder_first_num_layers;
   s.last_layers = p.decoder_last_num_layers;

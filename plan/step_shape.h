@@ -43,6 +43,9 @@ struct StepShape {
   int64_t global_batch() const { return micro_batch * num_micro_batches * data; }
 };
 
+/// Layers of a chunk of so many that the backward computes again in full.
+int64_t recomputed_of_chunk(const parallel::Recompute& recompute, int64_t layers_of_chunk);
+
 /// Of resolved options (io::resolve).
 StepShape shape_of(const io::RunOptions& options);
 

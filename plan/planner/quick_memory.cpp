@@ -75,7 +75,6 @@ double QuickMemory::bytes_of(const Position& position, const Layout& layout, con
   const model::ActivationShape a = activations_of(layout, shape, statistic_bytes_);
   parallel::Recompute recompute = recompute_;
   recompute.granularity = layout.recompute;
-  recompute.num_layers = 1;
   parallel::LayerMap chunk;
   const int64_t of_chunk = (position.layers + layout.chunks - 1) / layout.chunks;
   // A middle stage, so that it has no ends; these are counted by their own live chunks.

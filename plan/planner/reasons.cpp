@@ -130,11 +130,16 @@ std::vector<std::string> infeasible_notes(const PlanQuestion& question, const Se
     }
     return notes;
   }
+  const double short_of = result.smallest->bytes - limit;
+  if (short_of <= 0) {
+    notes.push_back(fmt::format("{} fits by closed form, but counted stage by stage none of those simulated does",
+                                text_of(result.smallest->layout)));
+    return notes;
+  }
   notes.push_back(
       fmt::format("the smallest layout, {}, needs {:.2f} GiB per device: {:.2f} GiB more than the {:.2f} "
                   "that may be used",
-                  text_of(result.smallest->layout), result.smallest->bytes / kGiB,
-                  (result.smallest->bytes - limit) / kGiB, limit / kGiB));
+                  text_of(result.smallest->layout), result.smallest->bytes / kGiB, short_of / kGiB, limit / kGiB));
   // A suggestion counts only when it works.
   const auto works = [&](const PlanQuestion& other) -> std::optional<Candidate> {
     const SearchResult found = survey(other);

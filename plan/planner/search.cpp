@@ -13,10 +13,15 @@ namespace {
 
 /// Variants of one (tp, pp, zero, shard group) that may be simulated: the closed forms do not order neighbours exactly.
 constexpr size_t kVariants = 2;
+/// Layouts that the trainer refuses before the search stops asking.
+constexpr size_t kMostRefused = 200;
 
-/// A run of one device that stands for the question: its options are legal whatever the layouts are.
+/// A run of one device that stands for the question: its options are legal whatever the layouts are. What only some
+/// layouts have comes with each of them.
 StepShape base_shape(const io::RunOptions& base) {
   io::RunOptions one = options_of(base, Layout{});
+  one.parallel.recompute.num_layers = 1;
+  one.parallel.microbatch_group_size = 0;
   io::resolve(one, 1, io::Purpose::Plan);
   return shape_of(one);
 }
@@ -35,8 +40,7 @@ class Pricer {
   }
 
   Candidate operator()(const Layout& layout) {
-    const StepShape shape = shape_of(base_, layout, question_.base.model.padded_vocab_size(layout.tensor),
-                                     question_.base.batch.global_batch_size);
+    const StepShape shape = shape_of(base_, question_.base, layout);
     Candidate candidate{layout, {}, runtime_bytes_ + memory_.bytes(layout, shape)};
     candidate.time = step_time(pricing_, shape, costs_of_layers(shape));
     return candidate;
@@ -179,20 +183,23 @@ void simulate_best(const PlanQuestion& q, const std::vector<Candidate>& sorted, 
   const double limit = q.limit_bytes();
   int left = q.simulated;
   for (const Candidate& candidate : sorted) {
-    if (left == 0) break;
+    if (left == 0 || result.refused.size() >= kMostRefused) break;
     io::RunOptions options = options_of(q.base, candidate.layout);
     try {
       io::resolve(options, q.devices, io::Purpose::Plan);
-      --left;
       Choice choice{candidate.layout, candidate.time, predict(options, q.hardware), options};
       const StagePrediction& fullest = choice.prediction.stages[static_cast<size_t>(choice.prediction.fullest)];
       if (static_cast<double>(fullest.bytes()) > limit) continue;
+      --left;
       // The program of each is large, and only the one that is printed in full is asked for again.
       choice.prediction.simulated.reset();
       result.choices.push_back(std::move(choice));
     } catch (const ConfigError& error) {
       result.refused.push_back(fmt::format("{}: {}", text_of(candidate.layout), error.what()));
     }
+  }
+  if (result.choices.empty() && !result.refused.empty()) {
+    throw ConfigError(fmt::format("the trainer takes none of the layouts that fit; {}", result.refused.front()));
   }
   std::ranges::stable_sort(result.choices, [](const Choice& a, const Choice& b) { return a.step_s() < b.step_s(); });
 }

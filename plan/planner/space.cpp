@@ -174,7 +174,7 @@ class Walk {
       if (!space_.chunks.empty() && std::ranges::count(space_.chunks, 1) == 0) return;
       layout_.chunks = 1;
       layout_.schedule = ScheduleKind::OneFOneB;
-      visit_(layout_);
+      if (runs()) visit_(layout_);
       return;
     }
     for (const ScheduleKind kind : all_or(space_.schedules, kAllSchedules)) {
@@ -209,8 +209,17 @@ class Walk {
     schedule.kind = layout_.schedule;
     schedule.pipeline = layout_.pipeline;
     schedule.chunks = layout_.chunks;
-    schedule.group_size = layout_.pipeline;
+    schedule.group_size =
+        base_.parallel.microbatch_group_size > 0 ? base_.parallel.microbatch_group_size : layout_.pipeline;
     schedule.num_micro_batches = static_cast<int>(base_.batch.global_batch_size / layout_.data / layout_.micro_batch);
+    const parallel::Recompute& recompute = base_.parallel.recompute;
+    const int64_t virtual_stages = int64_t{layout_.pipeline} * layout_.chunks;
+    const int64_t largest = (base_.model.num_layers + virtual_stages - 1) / virtual_stages;
+    if (layout_.recompute == RecomputeGranularity::Full && recompute.num_layers > largest) {
+      note(PlanAxis::Recompute, static_cast<int>(layout_.recompute),
+           fmt::format("--recompute-num-layers {} is more than a stage has", recompute.num_layers));
+      return false;
+    }
     const std::string fault = parallel::check_schedule(schedule);
     if (!fault.empty()) note(PlanAxis::Schedule, static_cast<int>(layout_.schedule), fault);
     return fault.empty();
@@ -311,20 +320,21 @@ io::RunOptions options_of(const io::RunOptions& base, const Layout& layout) {
   p.schedule = layout.schedule;
   p.zero_stage = layout.zero;
   p.zero_shard_group = layout.zero > 0 && layout.shard_group != layout.data ? layout.shard_group : 0;
-  if (layout.zero != 3) p.zero_keep = parallel::KeepGathered::Forward;
+  if (layout.zero != 3) {
+    p.zero_keep = parallel::KeepGathered::Forward;
+    p.zero_quantized_weights = false;
+  }
   p.recompute.granularity = layout.recompute;
-  p.recompute.num_layers = 1;
   p.sequence_parallel = layout.sequence_parallel;
-  p.microbatch_group_size = 0;
   p.ddp_bucket_size = base.parallel.ddp_bucket_size;
   options.batch.micro_batch_size = layout.micro_batch;
   options.batch.num_micro_batches = 0;
   return options;
 }
 
-StepShape shape_of(const StepShape& base, const Layout& layout, int64_t vocab, int64_t global_batch) {
+StepShape shape_of(const StepShape& base, const io::RunOptions& run, const Layout& layout) {
   StepShape s = base;
-  s.vocab = vocab;
+  s.vocab = run.model.padded_vocab_size(layout.tensor);
   s.order = layout.order;
   s.tensor = layout.tensor;
   s.pipeline = layout.pipeline;
@@ -334,12 +344,15 @@ StepShape shape_of(const StepShape& base, const Layout& layout, int64_t vocab, i
   s.schedule = layout.schedule;
   s.zero = layout.data > 1 ? layout.zero : 0;
   s.shard_group = layout.zero > 0 ? layout.shard_group : layout.data;
+  s.keep = layout.zero == 3 ? run.parallel.zero_keep : parallel::KeepGathered::Forward;
+  s.gather_bytes = layout.zero == 3 && run.parallel.zero_quantized_weights ? 1 : s.element_bytes;
   s.recompute = layout.recompute;
+  parallel::Recompute recompute = run.parallel.recompute;
+  recompute.granularity = layout.recompute;
   const int64_t virtual_stages = int64_t{layout.pipeline} * layout.chunks;
-  s.recomputed_layers =
-      layout.recompute == RecomputeGranularity::Full ? (s.layers + virtual_stages - 1) / virtual_stages : 0;
+  s.recomputed_layers = recomputed_of_chunk(recompute, (s.layers + virtual_stages - 1) / virtual_stages);
   s.micro_batch = layout.micro_batch;
-  s.num_micro_batches = global_batch / layout.data / layout.micro_batch;
+  s.num_micro_batches = run.batch.global_batch_size / layout.data / layout.micro_batch;
   return s;
 }
 

@@ -69,7 +69,7 @@ void for_each_layout(const io::RunOptions& base, int devices, int devices_per_no
 
 /// The run's options with this layout, ready for io::resolve on layout.tensor * pipeline * data ranks.
 io::RunOptions options_of(const io::RunOptions& base, const Layout& layout);
-/// The same as numbers; `base` is shape_of any resolved options of the run, `vocab` padded for the layout's t.
-StepShape shape_of(const StepShape& base, const Layout& layout, int64_t vocab, int64_t global_batch);
+/// The same as numbers; `base` is shape_of these options in any layout, resolved.
+StepShape shape_of(const StepShape& base, const io::RunOptions& run, const Layout& layout);
 
 }  // namespace triax::plan

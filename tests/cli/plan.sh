@@ -29,6 +29,23 @@ expect 3 'devices hold it' plan "${llama[@]}" --gpus 1
 plan "${llama[@]}" --gpus 16 --tensor-model-parallel-size 4 --zero 1 --format csv --top 50 >fixed.csv || fault "csv"
 awk -F, 'NR > 1 && ($3 != 4 || $8 != 1) { exit 1 }' fixed.csv || fault "a fixed axis moved"
 [ "$(wc -l <fixed.csv)" -gt 2 ] || fault "nothing but a header"
+# Every other option is the run's own: kept in what is emitted, or refused by name, never replaced.
+expect 0 'written' plan "${llama[@]}" --gpus 16 --recompute-granularity full --recompute-method block --recompute-num-layers 2 \
+  --pp 1,2 --emit kept
+grep -qx 'recompute-num-layers = 2' kept/run.cfg || fault "run.cfg: $(grep recompute kept/run.cfg)"
+closed=$(sed -n 's/.*"closed_form_step_s": \([0-9.]*\).*/\1/p' kept/plan.json | head -1)
+step=$(sed -n 's/.*"step_s": \([0-9.]*\).*/\1/p' kept/plan.json | head -1)
+awk -v a="$closed" -v b="$step" 'BEGIN { exit !(a / b < 1.05 && a / b > 0.95) }' || fault "closed form $closed, simulated $step"
+for option in '--num-layers-per-virtual-pipeline-stage 2' '--zero-stage 3 --zero-hpz-partition-size 8' \
+  '--decoder-first-pipeline-num-layers 6'; do
+  # shellcheck disable=SC2086
+  expect 2 'prices one' plan "${llama[@]}" --gpus 16 $option
+done
+expect 2 'takes none of the layouts that fit' plan "${llama[@]}" --gpus 16 --zero 2 --grad-compression topk --tp 1 --pp 1
+expect 0 'changes the run but not the predicted time' plan "${llama[@]}" --gpus 16 --grad-compression int8 --zero 0
+expect 0 'zero3' plan "${llama[@]}" --gpus 16 --zero-stage 3 --zero-reshard-after backward --tp 1 --pp 1
+expect 0 'llama3-70b' plan --list-models
+expect 2 'not with --verify' plan --hw a100 --verify nowhere --gpus 8
 # The same question, the same bytes.
 plan "${llama[@]}" --gpus 16 --format json >a.json && plan "${llama[@]}" --gpus 16 --format json >b.json
 cmp -s a.json b.json || fault "two answers to one question"

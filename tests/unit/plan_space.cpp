@@ -130,7 +130,7 @@ TEST(PlanSpace, QuickMemoryIsTheFormulas) {
       for (const model::StageMemory& stage : memory_by_formula(options, terms)) {
         fullest = std::max(fullest, static_cast<double>(stage.total()));
       }
-      const StepShape shape = shape_of(numbers, layout, base.model.padded_vocab_size(layout.tensor), 128);
+      const StepShape shape = shape_of(numbers, base, layout);
       ASSERT_EQ(shape.num_micro_batches, options.batch.num_micro_batches);
       EXPECT_NEAR(quick.bytes(layout, shape) / fullest, 1, 0.01) << text_of(layout);
       ++compared;
