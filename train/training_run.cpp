@@ -70,7 +70,7 @@ TrainingRun::TrainingRun(comm::MpiSession& session, RunRequest request, DataFact
     : session_(&session),
       request_(std::move(request)),
       facts_(std::move(facts)),
-      fault_(options().control.inject, session.rank()),
+      fault_(options().control.inject, session.rank(), session.size()),
       held_(build()) {
   check_same_program(held_->trainer.program(), held_->grid);
   if (request_.op_costs) held_->trainer.set_virtual_costs(request_.op_costs(options()));
@@ -213,6 +213,8 @@ ExitCode TrainingRun::train() {
   }
   evaluate_at_end();
   save("end");
+  // The evaluation is missing: the same command again makes it.
+  if (evaluation_cut_) return stopped(wished_.stop);
   return finish(io::EndReason::Finished, ExitCode::Done);
 }
 
@@ -269,6 +271,11 @@ std::optional<ExitCode> TrainingRun::stop_reason(double stop) {
     return finish(io::EndReason::ExitInterval, ExitCode::Done);
   }
   save("stop");
+  return stopped(stop);
+}
+
+ExitCode TrainingRun::stopped(double stop) {
+  const io::RunControl& control = options().control;
   if (stop >= kStopDuration) {
     if (reporter_) reporter_->line(fmt::format("exiting program after {} minutes", control.exit_duration_min));
     return finish(io::EndReason::ExitDuration, ExitCode::Interrupted);
@@ -294,7 +301,7 @@ void TrainingRun::evaluate_if_due() {
 void TrainingRun::evaluate_at_end() {
   if (options().control.eval_iters == 0) return;
   if (validation_ && evaluated_at_ != held_->trainer.progress().iteration) evaluate("validation", *validation_);
-  if (splits_.test) evaluate("test", *source_of(datasets_.test.get(), 0));
+  if (splits_.test && !evaluation_cut_) evaluate("test", *source_of(datasets_.test.get(), 0));
 }
 
 ExitCode TrainingRun::evaluate_only() {
@@ -306,8 +313,9 @@ ExitCode TrainingRun::evaluate_only() {
   const std::unique_ptr<BatchSource> source = source_of((test ? datasets_.test : datasets_.valid).get(), 0);
   evaluate(test ? "test" : "validation", *source);
   held_->grid.world().barrier();
-  complete(ExitCode::Done);
-  return ExitCode::Done;
+  const ExitCode code = evaluation_cut_ ? ExitCode::Interrupted : ExitCode::Done;
+  complete(code);
+  return code;
 }
 
 void TrainingRun::evaluate(const char* split, BatchSource& source) {
@@ -322,6 +330,7 @@ void TrainingRun::evaluate(const char* split, BatchSource& source) {
     held_->grid.world().all_reduce(Tensor(&stop, DType::Float64, {1}), comm::ReduceOp::Max).wait();
     if (stop != 0) {
       wished_.stop = stop;
+      evaluation_cut_ = true;
       trainer.finish_evaluation();
       return;
     }

@@ -71,6 +71,7 @@ class TrainingRun {
   void save(const char* why);
   void say(const std::string& text) const;
   std::optional<ExitCode> stop_reason(double stop);
+  ExitCode stopped(double stop);  ///< what was done is saved
   Wishes wishes() const;
   ExitCode finish(io::EndReason reason, ExitCode code);
   const io::RunOptions& options() const { return request_.parsed.options; }
@@ -93,9 +94,10 @@ class TrainingRun {
   std::optional<StragglerWatch> stragglers_;  // rank 0 only
   std::optional<LossGuard> loss_guard_;
   Stopwatch step_watch_;
-  RunState state_;             // of steps and of evaluations at their interval
-  int64_t evaluated_at_ = -1;  // iteration
-  Wishes wished_;              // by all ranks, after the last step
+  RunState state_;               // of steps and of evaluations at their interval
+  int64_t evaluated_at_ = -1;    // iteration
+  bool evaluation_cut_ = false;  // by a wish to stop
+  Wishes wished_;                // by all ranks, after the last step
   Stopwatch since_save_;
 };
 
