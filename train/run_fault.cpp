@@ -8,6 +8,7 @@
 #include <chrono>
 #include <csignal>
 #include <optional>
+#include <set>
 #include <sstream>
 #include <thread>
 #include <vector>
@@ -64,9 +65,22 @@ bool in_a_step(FaultPhase phase) { return phase >= FaultPhase::Forward && phase 
 
 bool is_run_fault(const std::string& part) { return part.starts_with(kPrefix) || part.starts_with(kSlow); }
 
-RunFault::RunFault(const std::string& inject, int rank) {
+RunFault::RunFault(const std::string& inject, int rank, int world_size) {
   std::istringstream parts(inject);
+  std::set<std::string> struck;  // kind of part and rank
   for (std::string part; std::getline(parts, part, ',');) {
+    if (!is_run_fault(part)) continue;
+    const std::vector<std::string> words = split(part);
+    const bool slow = part.starts_with(kSlow);
+    const size_t at = slow ? 1 : 3;
+    const std::string of = words.size() > at ? words[at] : "0";
+    const std::optional<int64_t> named = io::parse_integer(of);
+    if (named && *named >= world_size) {
+      throw ConfigError(fmt::format("--inject {}: the run has the ranks 0 to {}", part, world_size - 1));
+    }
+    if (!struck.insert(fmt::format("{} {}", slow ? "slow" : "fault", of)).second) {
+      throw ConfigError(fmt::format("--inject {}: rank {} has a part of that kind already", part, of));
+    }
     if (part.starts_with(kPrefix)) read_fault(part, rank);
     if (part.starts_with(kSlow)) read_slowness(part, rank);
   }

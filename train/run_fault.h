@@ -20,13 +20,14 @@ enum class FaultPhase { Start, Load, Data, Forward, Backward, Message, Reduce, O
 /// Whether a part of an --inject text is such a fault.
 bool is_run_fault(const std::string& part);
 
-/// At most one for each rank. Without one, at() does nothing.
+/// At most one fault and one slowness for each rank; more, or a rank that the run has not, are refused. Without one,
+/// at() does nothing.
 class RunFault {
  public:
   RunFault() = default;
   /// Throws ConfigError for another form, and for a kind that cannot be noticed there: a rank that hangs while it
   /// loads, reads data or saves goes on meeting the others. RANK: 0, STEP: 1, N: 1 where left out.
-  RunFault(const std::string& inject, int rank);
+  RunFault(const std::string& inject, int rank, int world_size);
   explicit operator bool() const { return armed_ || slow_s_ > 0; }
   /// Strikes at the Nth call for the phase in step STEP (Start, Load, Data, Finish: whatever the step; Save: of that
   /// step or a later one).

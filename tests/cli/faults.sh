@@ -158,6 +158,10 @@ expect 0 "no rank is at fault: completed" "$triax" trace blame dp4
 expect 0 "phase leave" "$triax" trace flight dp4 --rank 3 --last 5
 expect 2 "must be" "$triax" trace flight dp4 --rank x
 expect 2 "holds no flight recorder's files" "$triax" trace blame .
+expect 2 "the run has the ranks 0 to 0" "$mpiexec" -n 1 "$triax" train --model t0 --mock-data --micro-batch-size 1 \
+  --train-iters 1 --lr 1 --inject fault:kill:forward:1:1
+expect 2 "has a part of that kind already" "$mpiexec" -n 1 "$triax" train --model t0 --mock-data --micro-batch-size 1 \
+  --train-iters 1 --lr 1 --inject slow:0:1,slow:0:2
 expect 2 "expected fault:KIND:PHASE" "$mpiexec" -n 1 "$triax" train --model t0 --mock-data --micro-batch-size 1 \
   --train-iters 1 --lr 1 --inject fault:hang:save
 exit $((faults > 0))
