@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <exception>
-#include <map>
 
 #include "comm/grid_groups.h"
 
@@ -57,12 +57,13 @@ struct ProcessGrid::Impl {
                                      Carries carries = Carries::Collectives) {
     if (device == nullptr) return factory->make(name, ranks, runs_on);
     std::unique_ptr<Communicator> group = factory->make_on_device(*device, name, ranks, carries);
-    hosts[group.get()] = factory->make(name + ".host", ranks, RunsOn::Caller);
+    hosts.emplace_back(group.get(), factory->make(name + ".host", ranks, RunsOn::Caller));
     return group;
   }
   std::unique_ptr<GroupFactory> factory;
   DeviceGroups* device;
-  std::map<const Communicator*, std::unique_ptr<Communicator>> hosts;  // of the groups on the device
+  // Of the groups on the device, in the order of making: freeing one is collective.
+  std::vector<std::pair<const Communicator*, std::unique_ptr<Communicator>>> hosts;
   std::unique_ptr<Communicator> world;
   std::array<std::unique_ptr<Communicator>, 4> axes;
   std::unique_ptr<Communicator> shard, replica;  // null: dp
@@ -111,7 +112,7 @@ Communicator& ProcessGrid::kv_replicas() { return *impl_->kv_replicas; }
 Communicator& ProcessGrid::control() { return *impl_->control; }
 Communicator& ProcessGrid::world() { return *impl_->world; }
 Communicator& ProcessGrid::host(Communicator& group) {
-  const auto found = impl_->hosts.find(&group);
+  const auto found = std::ranges::find(impl_->hosts, &group, [](const auto& pair) { return pair.first; });
   return found == impl_->hosts.end() ? group : *found->second;
 }
 MemoryProvider& ProcessGrid::memory() { return impl_->factory->memory(); }

@@ -83,8 +83,12 @@ std::string describe_data_parallelism(const Trainer& trainer, const io::RunOptio
   } else if (o.stage > 0 && o.replicas > 1) {
     text += fmt::format(" in shard groups of {}", o.group);
   }
-  text += fmt::format(": a rank sends {:.3f} MB of gradients and {:.3f} MB of weights per step", sent.gradients * 1e-6,
-                      sent.weights * 1e-6);
+  const bool coded = options.parallel.compression.method != comm::CompressionMethod::None;
+  const bool served = options.parallel.grad_sync == io::GradSync::ParameterServer;
+  if (!served) {
+    text += fmt::format(": a rank sends {:.3f} MB of gradients{} and {:.3f} MB of weights per step",
+                        sent.gradients * 1e-6, coded ? " (before --grad-compression)" : "", sent.weights * 1e-6);
+  }
   if (o.stage == 3) {
     const bool gathers = std::any_of(plan.blocks.begin(), plan.blocks.end(), [](const auto& b) { return b.gathered; });
     if (!gathers) {

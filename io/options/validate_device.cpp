@@ -19,6 +19,10 @@ void check_device(const RunOptions& options, FaultList& faults) {
   if (!p.collective_algorithm.empty()) {
     refuse("leaves the choice of --collective-algorithm to NCCL (NCCL_ALGO)", "--device cpu, or leave it out");
   }
+  // Two groups one after the other on the same values: not ordered between their streams yet.
+  if (p.zero_shard_group > 0 || p.zero_hpz > 1) {
+    refuse("does not shard over a part of the dp ranks", "--device cpu, or no --zero-shard-group and hpZ");
+  }
   if (p.fixed_reduction_order) {
     refuse("sums between ranks in an order of NCCL's", "--device cpu, or leave out the fixed order of sums");
   }

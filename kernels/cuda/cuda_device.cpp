@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <exception>
 
 #include "kernels/cuda/gemm_plans.h"
@@ -13,6 +14,8 @@ namespace triax::kernels {
 
 /// Selects the GPU and says what it is; refuses what the kernels cannot run on.
 void CudaDevice::select_gpu(int ordinal) {
+  // A kernel that is loaded at its first launch may wait for all that runs, a receive posted ahead among it.
+  ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   int driver = 0, runtime = 0, count = 0;
   TRIAX_CUDA(cudaDriverGetVersion(&driver));
   TRIAX_CUDA(cudaRuntimeGetVersion(&runtime));
