@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "apps/commands.h"
+#include "apps/thread_wait.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/version.h"
@@ -118,4 +119,11 @@ std::vector<io::CommandSummary> command_summaries() {
 
 }  // namespace triax::apps
 
-int main(int argc, char** argv) { return triax::apps::guarded({argv + 1, argv + argc}); }
+int main(int argc, char** argv) {
+  const std::vector<std::string> words{argv + 1, argv + argc};
+  // Before anything is read or written, and only where threads compute.
+  if (!words.empty() && (words[0] == "train" || words[0] == "sample" || words[0] == "bench")) {
+    triax::apps::run_with_short_waits(argv);
+  }
+  return triax::apps::guarded(words);
+}

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Tokens/s of one model in several layouts on this machine, in one run: layouts take turns, medians and ratios are printed.
-#   scripts/layout_speed.sh [triax] [model] [fp32|bf16] [iterations a turn] [turns] [layouts, a regular expression]
+#   scripts/layout_speed.sh [triax] [model] [fp32|bf16] [iterations a turn] [turns] [layouts, a regular expression] [micro-batch]
 # The table of docs/performance.md is made by this script. Data are mock: only speed is measured.
 set -euo pipefail
 triax=${1:-build/cpu/bin/triax}
@@ -9,6 +9,7 @@ precision=${3:-fp32}
 iterations=${4:-6}
 turns=${5:-2}
 wanted=${6:-.}
+micro=${7:-1}
 # The presets are bf16.
 precision_flag=--$precision
 [ "$precision" = fp32 ] && precision_flag=--no-bf16
@@ -22,7 +23,7 @@ case $model in
   # Five heads cannot be cut in two: four heads of 80 have the same parameters and FLOPs.
   llama-10m) batch="--micro-batch-size 4 --global-batch-size 32 --group-query-attention --num-attention-heads 4
     --num-query-groups 4 --kv-channels 80" ;;
-  *) batch="--seq-length 256 --micro-batch-size 1 --global-batch-size 8" ;;
+  *) batch="--seq-length 256 --micro-batch-size $micro --global-batch-size $((8 * micro))" ;;
 esac
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -56,6 +56,16 @@ grep -q 'pipeline zb-h1 p2 v1 m8, measured step 2: bubble' out || fail "no line 
 "$triax" trace summary hashed/trace/measured-2.json >/dev/null || fail "the run's trace cannot be read back"
 [ -s hashed/trace/measured-2.svg ] || fail "no picture of the pipeline"
 
+# Threads that wait give their core away soon, unless the user says how they wait.
+# shellcheck disable=SC2086
+env -u OMP_NUM_THREADS -u GOMP_SPINCOUNT -u OMP_WAIT_POLICY "$triax" train $mock --pipeline-model-parallel-size 1 \
+  --train-iters 1 --lr 1e-3 --eval-iters 0 --threads 2 --run-dir waits >out 2>err || fail "two threads: $(cat err)"
+grep -q '"GOMP_SPINCOUNT": "2000"' waits/run.json || fail "waiting threads keep their cores: $(cat waits/run.json)"
+# shellcheck disable=SC2086
+env -u OMP_NUM_THREADS GOMP_SPINCOUNT=7 "$triax" train $mock --pipeline-model-parallel-size 1 --train-iters 1 --lr 1e-3 \
+  --eval-iters 0 --threads 2 --run-dir waits7 >out 2>err || fail "two threads: $(cat err)"
+grep -q '"GOMP_SPINCOUNT": "7"' waits7/run.json || fail "the user's GOMP_SPINCOUNT is gone"
+
 # The file, read by another tool.
 index=weights/iter_0000012/index.h5
 h5dump -H $index >header.txt || fail "h5dump cannot read the header"
