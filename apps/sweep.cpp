@@ -9,9 +9,9 @@
 #include "apps/program_request.h"
 #include "apps/sweep_paper.h"
 #include "apps/sweep_request.h"
+#include "apps/sweep_run.h"
 #include "base/error.h"
 #include "plan/ablation/ablation.h"
-#include "plan/sweep/environment.h"
 #include "plan/sweep/results.h"
 #include "plan/sweep/submit.h"
 #include "plan/sweep/sweep_figure.h"
@@ -22,9 +22,11 @@ namespace {
 constexpr const char* kUsage =
     "usage: triax sweep [options of every point] --grid OPTION=A,B,... [--grid ...] [--repeats N]\n"
     "       triax sweep --ablation NAME          triax sweep --list-ablations\n"
-    "       triax sweep --paper NAME|all [--papers DIR]    published measurements beside predictions\n\n"
+    "       triax sweep --paper NAME,...|all|fit|list [--papers DIR] [--real]\n\n"
     "Runs every combination, each in a directory of its own, and writes results.csv, runs.csv and a figure. The same\n"
-    "command again does what is missing. See docs/experiments.md.\n\n";
+    "command again does what is missing. --paper sets published measurements beside predictions, and with --real "
+    "beside\n"
+    "a small run of the same experiment here. See docs/experiments.md.\n\n";
 
 constexpr const char* kDescription =
     "DIR/points/NAME-HASH-rN/   a point: run directory, stdout.txt, stderr.txt, point.json (state, reason, metrics)\n"
@@ -64,23 +66,6 @@ std::string default_directory(const SweepRequest& r) {
   return fmt::format("sweeps/{}-{}", plan::name_of(r.mode), base.name.substr(5, 8));  // "base-HASH-r1"
 }
 
-void list_points(const std::vector<plan::Point>& points, const plan::RunnerOptions& options) {
-  for (size_t i = 0; i < points.size(); ++i) {
-    const plan::Point& point = points[i];
-    fmt::print("{:>4} {} r{}: ", i, plan::text_of(point.request.settings), point.request.repeat);
-    if (!point.refusal.empty()) {
-      fmt::print("refused: {}\n", point.refusal);
-      continue;
-    }
-    const std::string directory = options.directory + "/points/" + point.name;
-    std::string command;
-    for (const std::string& word : plan::command_of(point, options.launcher, "triax", directory)) {
-      command += fmt::format("{}{}", command.empty() ? "" : " ", plan::shell_word(word));
-    }
-    fmt::print("{}\n", command);
-  }
-}
-
 int hand_to_slurm(const SweepRequest& r, const std::vector<plan::Point>& points, const std::vector<std::string>& args) {
   plan::ArrayJob job;
   job.name = "triax-sweep";
@@ -109,43 +94,6 @@ int hand_to_slurm(const SweepRequest& r, const std::vector<plan::Point>& points,
   return 0;
 }
 
-/// 0 where at least one point is done; else what most of them ended in.
-int exit_code_of(const plan::SweepRun& run) {
-  if (run.interrupted) return static_cast<int>(ExitCode::Interrupted);
-  const auto all = [&run](plan::PointState state) {
-    return std::all_of(run.records.begin(), run.records.end(), [state](const auto& r) { return r.state == state; });
-  };
-  for (const plan::PointRecord& record : run.records) {
-    if (record.state == plan::PointState::Done) return 0;
-  }
-  if (all(plan::PointState::Missing)) return 0;  // --collect, or run by others
-  if (all(plan::PointState::Refused)) return static_cast<int>(ExitCode::Usage);
-  return static_cast<int>(all(plan::PointState::Infeasible) ? ExitCode::Infeasible : ExitCode::RunTime);
-}
-
-/// The head of every file that this command writes.
-std::vector<std::string> file_head(const SweepRequest& r, const std::vector<std::string>& args) {
-  if (r.csv_plain) return {};
-  std::vector<std::string> words = {"triax", "sweep"};
-  words.insert(words.end(), args.begin(), args.end());
-  return plan::provenance(words);
-}
-
-void say_figure(const io::FigureFiles& files) {
-  spdlog::info("figure {}", fmt::join(files.paths, " "));
-  if (!files.missing.empty()) spdlog::info("no .svg and .pdf: {}", files.missing);
-}
-
-void write_tables(const SweepRequest& r, const plan::SweepRun& run, const std::vector<plan::SweepRow>& rows,
-                  const std::vector<std::string>& head) {
-  write_file(r.out + "/results.csv", plan::rows_csv(rows, head));
-  write_file(r.out + "/runs.csv", plan::runs_csv(run.records, head));
-  if (r.format == Format::Table) fmt::print("{}", plan::rows_table(rows));
-  if (r.format == Format::Csv) fmt::print("{}", plan::rows_csv(rows, head));
-  if (r.format == Format::Json) fmt::print("{}", plan::rows_json(rows));
-  spdlog::info("results {0}/results.csv {0}/runs.csv", r.out);
-}
-
 void write_results(const SweepRequest& r, const plan::SweepRun& run, const std::vector<std::string>& args) {
   const std::vector<std::string> head = file_head(r, args);
   const std::vector<plan::SweepRow> rows = plan::rows_of(run.records);
@@ -157,17 +105,6 @@ void write_results(const SweepRequest& r, const plan::SweepRun& run, const std::
   if (const auto figure = plan::figure_of(rows, r.x, r.y.empty() ? usual : r.y)) {
     say_figure(io::write_figure(r.out, *figure, head));
   }
-}
-
-plan::SweepRun run_said(const std::vector<plan::Point>& points, const plan::RunnerOptions& options) {
-  const auto say = [&points](size_t i, const plan::Point& point, const plan::PointRecord& record) {
-    spdlog::info("[{}/{}] {} r{}: {}{} ({:.1f} s)", i + 1, points.size(), plan::text_of(point.request.settings),
-                 point.request.repeat, plan::name_of(record.state),
-                 record.reason.empty() ? "" : fmt::format(": {}", record.reason), record.wall_s);
-  };
-  const plan::SweepRun run = plan::run_points(points, options, say);
-  if (run.interrupted) spdlog::info("stopped; the same command does what is missing");
-  return run;
 }
 
 /// The figures of a built-in experiment and what they show, also in result.txt.
@@ -224,7 +161,6 @@ int run_grid(SweepRequest& r, const std::vector<std::string>& args) {
 }  // namespace
 
 int sweep_command(const std::vector<std::string>& args) {
-  if (asks_for_paper(args)) return sweep_paper(args);
   SweepRequest request;
   read_sweep_request(args, request);
   if (request.help || args.empty()) {
@@ -232,6 +168,7 @@ int sweep_command(const std::vector<std::string>& args) {
     fmt::print(args.empty() ? stderr : stdout, "{}", text);
     return args.empty() ? static_cast<int>(ExitCode::Usage) : 0;
   }
+  if (!request.paper.empty()) return sweep_paper(request, args);
   if (request.describe) return fmt::print("{}", kDescription), 0;
   if (request.list_ablations) return fmt::print("{}", plan::list_ablations()), 0;
   return request.ablation.empty() ? run_grid(request, args) : run_ablation(request, args);

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "apps/entry_makers.h"
@@ -13,6 +12,7 @@
 #include "base/error.h"
 #include "plan/papers/fit.h"
 #include "plan/papers/results.h"
+#include "plan/sweep/results.h"
 
 namespace triax::apps {
 namespace {
@@ -22,43 +22,16 @@ using plan::PaperKind;
 using plan::PaperLine;
 using plan::PaperPreset;
 
-constexpr const char* kUsage =
-    "usage: triax sweep --paper NAME[,NAME...]|all|fit|list [--papers DIR] [--format table|json|csv]\n\n"
-    "Published measurements beside predictions, with the error of each and a summary. Nothing runs.\n"
-    "all prints the summaries only (--rows: every row too), fit repeats the fit of the constants.\n\n";
-
 constexpr const char* kDescription =
     "published    the figure of the paper; \"-\": none at hand (predicted only)\n"
     "predicted    by the cost model (docs/cost-model.md); closed forms by formula\n"
     "error        predictions: 100 (predicted / published - 1); closed forms: predicted - published, in the unit\n"
     "fit          \"fit\": constants were fitted on this row; held out rows are those without, and the summary is of "
     "them\n"
-    "certainty    A the authors' own, B text conversion, C secondary, D digitised from the figure\n";
-
-struct PaperRequest {
-  std::string names, directory;
-  Format format = Format::Table;
-  bool rows = false, describe = false;
-  std::string out;
-};
-
-std::vector<io::OptionEntry> entries(PaperRequest& r) {
-  return {text_entry("paper", "NAME|all|fit|list", "which experiment; several separated by commas",
-                     [&r](const std::string& text) -> std::string {
-                       r.names = text;
-                       return {};
-                     }),
-          text_entry("papers", "DIR", "CSV files with published rows; TRIAX_PAPERS names it otherwise",
-                     [&r](const std::string& text) -> std::string {
-                       if (!std::filesystem::is_directory(text)) return "must be a directory";
-                       r.directory = text;
-                       return {};
-                     }),
-          format_entry(r.format),
-          switch_entry("rows", "all: every row too", r.rows),
-          switch_entry("describe", "explains the columns", r.describe),
-          path_entry("out", "writes the result there instead of stdout", r.out)};
-}
+    "certainty    A the authors' own, B text conversion, C secondary, D digitised from the figure\n"
+    "--real: paper  the published figure, or with * the predicted one where none is at hand; here: of the small run\n"
+    "orders       pairs of points that differ in the series or in x alone and by more than 3 % in the paper: how many\n"
+    "             stand in the same order here, are alike here (within 3 %), or are the other way round\n";
 
 std::vector<std::string> names_of(const std::string& text) {
   const std::vector<std::string> known = plan::paper_preset_names();
@@ -137,30 +110,23 @@ ordered_json json_of(const PaperPreset& preset) {
   return json;
 }
 
-std::string quoted(const std::string& text) {
-  if (text.find_first_of(",\"\n") == std::string::npos) return text;
-  std::string out = "\"";
-  for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return out + "\"";
-}
-
 std::string csv_of(const std::vector<PaperPreset>& presets) {
   std::string text = "preset,id,series,x,unit,kind,published,predicted,error,fitted,certainty,source\n";
   for (const PaperPreset& preset : presets) {
     for (const PaperLine& l : preset.lines) {
-      text +=
-          fmt::format("{},{},{},{},{},{},{},{:.8g},{},{},{},{}\n", preset.name, quoted(l.id), quoted(l.series),
-                      quoted(l.x), l.unit, name_of(l.kind), l.published > 0 ? fmt::format("{:.8g}", l.published) : "",
-                      l.predicted, l.kind == PaperKind::Unpublished ? "" : fmt::format("{:.4f}", l.error()),
-                      l.fitted ? 1 : 0, l.certainty, quoted(l.source));
+      text += fmt::format("{},{},{},{},{},{},{},{:.8g},{},{},{},{}\n", preset.name, plan::csv_cell(l.id),
+                          plan::csv_cell(l.series), plan::csv_cell(l.x), l.unit, name_of(l.kind),
+                          l.published > 0 ? fmt::format("{:.8g}", l.published) : "", l.predicted,
+                          l.kind == PaperKind::Unpublished ? "" : fmt::format("{:.4f}", l.error()), l.fitted ? 1 : 0,
+                          l.certainty, plan::csv_cell(l.source));
     }
   }
   return text;
 }
 
-std::string fit_text(const PaperRequest& r) {
+std::string fit_text(const SweepRequest& r) {
   std::vector<std::string> absent;
-  const std::vector<plan::PaperRun> runs = plan::paper_runs(r.directory, absent);
+  const std::vector<plan::PaperRun> runs = plan::paper_runs(r.papers, absent);
   if (!absent.empty()) {
     throw ConfigError(
         fmt::format("--paper fit: {} of the tables are absent ({}, ...); --papers DIR names where they are",
@@ -181,16 +147,16 @@ std::string fit_text(const PaperRequest& r) {
   return text;
 }
 
-std::string result_text(const PaperRequest& r) {
-  if (r.names == "list") {
+std::string result_text(const SweepRequest& r) {
+  if (r.paper == "list") {
     std::string text;
     for (const std::string& name : plan::paper_preset_names()) text += name + "\n";
     return text + "fit\n";
   }
-  if (r.names == "fit") return fit_text(r);
-  const bool all = r.names == "all";
+  if (r.paper == "fit") return fit_text(r);
+  const bool all = r.paper == "all";
   std::vector<std::string> absent;
-  const std::vector<PaperPreset> presets = plan::paper_presets(names_of(r.names), r.directory, absent);
+  const std::vector<PaperPreset> presets = plan::paper_presets(names_of(r.paper), r.papers, absent);
   if (r.format == Format::Csv) return csv_of(presets);
   if (r.format == Format::Json) {
     ordered_json json;
@@ -203,9 +169,9 @@ std::string result_text(const PaperRequest& r) {
   }
   std::string text;
   for (const PaperPreset& preset : presets) {
-    if (!all || r.rows) text += table_of(preset);
+    if (!all || r.paper_rows) text += table_of(preset);
     text += summary_text(preset);
-    if (!all || r.rows) text += "\n";
+    if (!all || r.paper_rows) text += "\n";
   }
   for (const std::string& file : absent) text += fmt::format("{}: absent (--papers DIR)\n", file);
   return text;
@@ -213,30 +179,14 @@ std::string result_text(const PaperRequest& r) {
 
 }  // namespace
 
-bool asks_for_paper(const std::vector<std::string>& args) {
-  return std::any_of(args.begin(), args.end(),
-                     [](const std::string& arg) { return arg == "--paper" || arg.starts_with("--paper="); });
-}
-
-int sweep_paper(const std::vector<std::string>& args) {
-  PaperRequest request;
-  if (const char* directory = std::getenv("TRIAX_PAPERS")) request.directory = directory;
-  const io::ParsedOptions parsed = io::parse_options(args, entries(request));
-  if (parsed.help) {
-    fmt::print("{}", kUsage);
-    return 0;
+int sweep_paper(SweepRequest& r, const std::vector<std::string>& args) {
+  if (const char* directory = std::getenv("TRIAX_PAPERS"); directory != nullptr && r.papers.empty()) {
+    r.papers = directory;
   }
-  if (request.describe) {
-    fmt::print("{}", kDescription);
-    return 0;
-  }
-  const std::string text = result_text(request);
-  if (request.out.empty()) {
-    fmt::print("{}", text);
-  } else {
-    write_file(request.out, text);
-  }
-  return 0;
+  if (r.describe) return fmt::print("{}", kDescription), 0;
+  if (!r.real) return write_result(r.out, result_text(r)), 0;
+  std::vector<std::string> absent;
+  return sweep_paper_real(r, plan::paper_presets(names_of(r.paper), r.papers, absent), args);
 }
 
 }  // namespace triax::apps

@@ -2,6 +2,8 @@
 
 #include <fmt/ranges.h>
 
+#include <filesystem>
+
 #include "base/error.h"
 #include "io/options/given.h"
 
@@ -71,6 +73,48 @@ std::vector<OptionEntry> figure_entries(SweepRequest& r) {
   };
 }
 
+std::vector<OptionEntry> paper_entries(SweepRequest& r) {
+  return {
+      text_entry("paper", "NAME,...|all|fit|list",
+                 "published measurements beside predictions, with the error of each; all: the summaries, fit: the "
+                 "fit of the constants again, list: the names",
+                 [&r](const std::string& text) { return r.paper = text, std::string(); }),
+      text_entry("papers", "DIR", "--paper: CSV files with further published rows; else TRIAX_PAPERS names it",
+                 [&r](const std::string& text) -> std::string {
+                   if (!std::filesystem::is_directory(text)) return "must be a directory";
+                   r.papers = text;
+                   return {};
+                 }),
+      switch_entry("rows", "--paper all: every row too", r.paper_rows),
+      switch_entry("real", "--paper NAME: also runs the experiment here, made small, and compares the orders", r.real)};
+}
+
+/// Options that only some of the command's forms take.
+void check_form(const SweepRequest& r, std::vector<std::string>& faults) {
+  if (r.paper.empty()) {
+    if (r.real) faults.emplace_back("--real: goes with --paper NAME; a grid runs for real by itself (--mode real)");
+    if (r.paper_rows) faults.emplace_back("--rows: goes with --paper all");
+    if (!r.papers.empty()) faults.emplace_back("--papers: goes with --paper NAME");
+    return;
+  }
+  if (!r.axes.empty())
+    faults.push_back(fmt::format("--paper {}: has its own axes; leave --grid and --zip out", r.paper));
+  if (!r.ablation.empty()) faults.push_back(fmt::format("--paper {}: not with --ablation", r.paper));
+  if (r.submit || r.only_point >= 0) {
+    faults.push_back(fmt::format("--paper {}: runs in this allocation, not as an array", r.paper));
+  }
+  if (r.mode != plan::SweepMode::Real) {
+    faults.push_back(fmt::format("--paper {}: --mode is the experiment's own; leave it out", r.paper));
+  }
+  if (r.real && (r.paper == "fit" || r.paper == "list")) {
+    faults.push_back(fmt::format("--paper {} --real: nothing runs; must be a name of --paper list, or all", r.paper));
+  }
+  if (!r.real && (!r.base.empty() || r.dry_run || r.collect || r.retry_failed || r.repeats > 1)) {
+    faults.push_back(fmt::format("--paper {}: predicts, nothing runs; options of runs{} need --real", r.paper,
+                                 r.base.empty() ? "" : fmt::format(" ({})", r.base.front())));
+  }
+}
+
 std::string joined(const io::Given& given) { return fmt::format("{}", fmt::join(given.values, " ")); }
 
 void keep_for_points(const io::Given& given, std::vector<std::string>& base) {
@@ -113,7 +157,10 @@ std::vector<OptionEntry> sweep_entries(SweepRequest& r) {
       mode_entry(r),
       text_entry("launcher", "COMMAND", "starts the ranks of a point; default 'mpiexec -n {ranks}'",
                  [&r](const std::string& text) { return r.launcher = text, std::string(); }),
-      text_entry("out", "DIR", "directory of the sweep; default sweeps/<mode>-<hash of the points' options>",
+      text_entry("out", "DIR",
+                 "directory of the sweep; default sweeps/<mode>-<hash of the points' options>; --paper without --real: "
+                 "file of the "
+                 "result, default stdout",
                  [&r](const std::string& text) { return r.out = text, std::string(); }),
       timeout_entry(r),
       switch_entry("retry-failed", "run again what has ended without success", r.retry_failed),
@@ -127,6 +174,7 @@ std::vector<OptionEntry> sweep_entries(SweepRequest& r) {
                  [&r](const std::string& text) { return r.ablation = text, std::string(); }),
       switch_entry("list-ablations", "the built-in experiments", r.list_ablations),
   };
+  for (OptionEntry& entry : paper_entries(r)) all.push_back(std::move(entry));
   for (OptionEntry& entry : figure_entries(r)) all.push_back(std::move(entry));
   return all;
 }
@@ -156,6 +204,7 @@ void read_sweep_request(const std::vector<std::string>& args, SweepRequest& r) {
     }
   }
   check_axes(r, index, own, faults);
+  if (!r.help) check_form(r, faults);
   if (!faults.empty()) throw ConfigError(fmt::format("{}", fmt::join(faults, "\n  ")));
 }
 

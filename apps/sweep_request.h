@@ -28,6 +28,9 @@ struct SweepRequest {
   bool csv_plain = false, describe = false, help = false;
   std::string ablation;  ///< name; empty: a grid
   bool list_ablations = false;
+  std::string paper;   ///< --paper: names, all, fit or list; empty: no paper
+  std::string papers;  ///< directory with published rows
+  bool paper_rows = false, real = false;
 
   plan::RunnerOptions runner_options() const;
 };

@@ -43,37 +43,12 @@ std::vector<PointRequest> points() {
         all.push_back({SweepMode::Simulated, {"--cost", "F=1,I=1,W=1"}, settings_of(one, m), 1});
       }
       if (one.pipeline != 4 || m > 16) continue;
-      // t0 has four layers; interleaving needs one per virtual stage.
-      all.push_back({SweepMode::Virtual,
-                     {"--num-layers",
-                      "8",
-                      "--hidden-size",
-                      "32",
-                      "--num-attention-heads",
-                      "2",
-                      "--seq-length",
-                      "16",
-                      "--max-position-embeddings",
-                      "16",
-                      "--vocab-size",
-                      "64",
-                      "--mock-data",
-                      "--micro-batch-size",
-                      "1",
-                      "--lr",
-                      "1e-3",
-                      "--eval-iters",
-                      "0",
-                      "--no-tensorboard",
-                      "--no-log-throughput",
-                      "--threads",
-                      "1",
-                      "--train-iters",
-                      "2",
-                      "--cost",
-                      "F=1,I=1,W=1"},
-                     settings_of(one, m),
-                     1});
+      // Interleaving needs a layer per virtual stage.
+      PointRequest clocked{SweepMode::Virtual, dimension_words({8, 32, 2, 16, 64}), settings_of(one, m), 1};
+      const std::vector<std::string> rest = short_run(2);
+      clocked.arguments.insert(clocked.arguments.end(), rest.begin(), rest.end());
+      clocked.arguments.insert(clocked.arguments.end(), {"--micro-batch-size", "1", "--cost", "F=1,I=1,W=1"});
+      all.push_back(std::move(clocked));
     }
   }
   for (const int m : kWall) {

@@ -9,43 +9,47 @@
 
 namespace triax::plan {
 
-std::vector<std::string> small_model() {
+std::vector<std::string> dimension_words(const Dimensions& d) {
   return {"--num-layers",
-          "4",
+          std::to_string(d.layers),
           "--hidden-size",
-          "256",
-          "--ffn-hidden-size",
-          "640",
-          "--num-attention-heads",
-          "8",
+          std::to_string(d.hidden),
           "--seq-length",
-          "128",
-          "--max-position-embeddings",
-          "128",
+          std::to_string(d.seq),
+          "--num-attention-heads",
+          std::to_string(d.heads),
           "--vocab-size",
-          "1024",
-          "--swiglu",
-          "--normalization",
-          "RMSNorm",
-          "--position-embedding-type",
-          "rope",
-          "--disable-bias-linear",
-          "--untie-embeddings-and-output-weights",
+          std::to_string(d.vocab),
+          "--max-position-embeddings",
+          std::to_string(d.seq)};
+}
+
+std::vector<std::string> short_run(int steps) {
+  return {"--mock-data",
           "--hidden-dropout",
           "0",
           "--attention-dropout",
           "0",
-          "--mock-data",
           "--lr",
           "1e-3",
+          "--threads",
+          "1",
           "--eval-iters",
           "0",
           "--no-tensorboard",
           "--no-log-throughput",
-          "--threads",
-          "1",
           "--train-iters",
-          "8"};
+          std::to_string(steps)};
+}
+
+std::vector<std::string> small_model() {
+  std::vector<std::string> words = dimension_words({4, 256, 8, 128, 1024});
+  words.insert(words.end(),
+               {"--ffn-hidden-size", "640", "--swiglu", "--normalization", "RMSNorm", "--position-embedding-type",
+                "rope", "--disable-bias-linear", "--untie-embeddings-and-output-weights"});
+  const std::vector<std::string> rest = short_run(8);
+  words.insert(words.end(), rest.begin(), rest.end());
+  return words;
 }
 
 PointRequest real_point(std::vector<Setting> settings, std::vector<std::string> more) {

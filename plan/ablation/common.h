@@ -8,6 +8,14 @@
 
 namespace triax::plan {
 
+struct Dimensions {
+  int layers, hidden, heads, seq, vocab;
+};
+/// Options of a model of these dimensions.
+std::vector<std::string> dimension_words(const Dimensions& dimensions);
+/// Options of a short quiet run: made-up tokens, no dropout, one thread per rank, no evaluation, no event files.
+std::vector<std::string> short_run(int steps);
+
 /// A Llama of 4 layers, hidden 256, 8 heads, s 128, vocabulary 1024, 3.5M parameters, fp32, made-up tokens, one thread
 /// per rank, 8 steps: a step of 8 samples takes a third of a second on one core.
 std::vector<std::string> small_model();

@@ -41,7 +41,7 @@ void take_communication(const Json& summary, Metrics& metrics) {
   }
 }
 
-/// Median of the iterations' comm_bytes, and the most memory of any.
+/// Median of the iterations' comm_bytes, and what the last one says of the others.
 void take_iterations(const std::string& path, Metrics& metrics) {
   std::ifstream file(path);
   std::vector<double> bytes;
@@ -49,7 +49,7 @@ void take_iterations(const std::string& path, Metrics& metrics) {
     const Json json = Json::parse(line, nullptr, false);
     if (!json.is_object() || !json.contains("comm_bytes") || !json["comm_bytes"].is_number()) continue;
     bytes.push_back(json["comm_bytes"]);
-    take_numbers(json, {"hardware_tflops", "global_batch_size"}, metrics);
+    take_numbers(json, {"hardware_tflops", "global_batch_size", "memory_bytes"}, metrics);
   }
   if (!bytes.empty()) metrics["comm_bytes"] = median(bytes);
 }
