@@ -151,7 +151,7 @@ again() {
     say "stopped with a checkpoint: to go on, start again with TRIAX_RUN_ROOT=$(printf %q "$run_root")"
     exit 75
   fi
-  if scontrol show job "$SLURM_JOB_ID" | grep -q 'Requeue=1'; then
+  if grep -q 'Requeue=1' <<<"$(scontrol show job "$SLURM_JOB_ID")"; then
     say "stopped with a checkpoint: back into the queue"
     scontrol requeue "$SLURM_JOB_ID"
     sleep 60  # Slurm ends this script

@@ -15,11 +15,11 @@ done < <(sed -e '/^#/d' -e '/^$/d' scripts/dependencies.txt)
 
 probed=$(cat cmake/*.cmake | sed -n -e 's/.*triax_\(need\|recommend\)(\([a-z0-9_]\{2,\}\) [A-Za-z_0-9]*[ )].*/\2/p' -e 's/.*APPEND TRIAX_MISSING \([a-z0-9_]*\))$/\1/p' | sort -u)
 for key in $probed; do
-  echo "$keys" | grep -qx "$key" || fault "cmake/: probes '$key', which scripts/dependencies.txt does not have"
+  grep -qx "$key" <<<"$keys" || fault "cmake/: probes '$key', which scripts/dependencies.txt does not have"
 done
 # The compiler and CMake are looked for by setup.sh itself; optional programs by those who call them.
 for key in $(sed -e '/^#/d' -e '/^$/d' -e 's/ *| */|/g' scripts/dependencies.txt | awk -F'|' '$4 != "optional" && $1 != "cmake" { print $1 }'); do
-  echo "$probed" | grep -qx "$key" || fault "scripts/dependencies.txt: nothing in cmake/ probes '$key'"
+  grep -qx "$key" <<<"$probed" || fault "scripts/dependencies.txt: nothing in cmake/ probes '$key'"
 done
 
 documented=$(awk '/^<!-- dependencies:begin/ { on = 1; next } /^<!-- dependencies:end/ { on = 0 } on' docs/install.md)

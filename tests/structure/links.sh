@@ -18,7 +18,7 @@ for page in README.md CHANGELOG.md $(find docs -name '*.md' | sort); do
     [ -z "$path" ] || target=$(dirname "$page")/$path
     if [ ! -e "$target" ]; then
       fault "$page: link to '$link': no such file"
-    elif [ "$link" != "$path" ] && [ -f "$target" ] && ! anchors "$target" | grep -qxF -- "${link#*#}"; then
+    elif [ "$link" != "$path" ] && [ -f "$target" ] && ! grep -qxF -- "${link#*#}" <<<"$(anchors "$target")"; then
       fault "$page: link to '$link': no such heading"
     fi
   done < <(awk '/^```/ { code = !code } !code' "$page" | sed 's/`[^`]*`//g' | grep -oE '\]\([^) ]+\)' | sed -e 's/^](//' -e 's/)$//' || true)

@@ -43,7 +43,7 @@ headers=(base "$work/tree/flags" 1 "$compiler")
 fresh
 # install.md links to pages that the small tree lacks.
 sed -i 's/](\([^)#]*\)[^)]*)/]/g' "$tree/docs/install.md"
-for check in include_order file_size links dependencies machine_paths version; do expect "$check" ok; done
+for check in include_order file_size links dependencies machine_paths version pipes; do expect "$check" ok; done
 expect headers ok "${headers[@]}"
 
 fresh; echo '#include "io/x.h"' >>"$tree/comm/b.cpp"; expect include_order 'comm/b.cpp:3: comm must not include from io'
@@ -65,6 +65,7 @@ fresh; sed -i '/triax_need(hwloc/d' "$tree/cmake/TriaxDependencies.cmake"; expec
 fresh; echo 'find_package(Foo REQUIRED)' >"$tree/io/CMakeLists.txt"; expect dependencies 'io/CMakeLists.txt:1:'
 fresh; sed -i 's/^zlib |[^|]*|/zlib | |/' "$tree/scripts/dependencies.txt"; expect dependencies 'empty cell'
 fresh; echo '// see /home/someone/notes' >>"$tree/base/a.h"; expect machine_paths 'base/a.h:4'
+fresh; printf 'set -euo pipefail\nls \174 grep -q x\n' >"$tree/scripts/p.sh"; expect pipes 'scripts/p.sh:2:'
 fresh; sed -i 's/1.2.3/1.2.4/' "$tree/CITATION.cff"; expect version 'CITATION.cff: version 1.2.4'
 fresh; sed -i 's/1.2.3/1.2/' "$tree/CMakeLists.txt"; expect version 'not MAJOR.MINOR.PATCH'
 fresh; echo 'std::string s();' >>"$tree/base/a.h"; expect headers 'a header does not compile alone' "${headers[@]}"
