@@ -7,6 +7,14 @@
 
 namespace triax::kernels {
 
+/// Which kernels attention on 16-bit types takes: the best of this GPU, or those that every GPU has.
+enum class AttentionKernels { Best, Common };
+
+/// How many calls took a way that not every GPU or run has.
+struct SpecialCalls {
+  int64_t hopper_attention = 0;  ///< forward or backward, by wgmma
+};
+
 class DiscreteDevice : public Device {
  public:
   bool on_host() const override { return false; }
@@ -19,6 +27,8 @@ class DiscreteDevice : public Device {
   /// Asked every few milliseconds while the host waits for the device, with the seconds that it has waited so far: it
   /// throws when what the device waits for will not come. Empty: nobody is asked.
   virtual void set_watch(std::function<void(double waited_s)> watch) = 0;
+  virtual void set_attention_kernels(AttentionKernels kernels) = 0;
+  virtual SpecialCalls special_calls() const = 0;
 };
 
 }  // namespace triax::kernels

@@ -1,7 +1,7 @@
 // Flash attention (Dao 2022, arXiv 2205.14135; Dao 2023, arXiv 2307.08691): checks, the choice of kernels, and the row
 // sums delta = sum dout * o that the backward pass starts with. 16-bit types run on tensor cores where the head
 // dimension is a multiple of 8 up to 128 and rows are aligned to 16 bytes; everything else, fp32 too, on plain
-// multiply-adds.
+// multiply-adds. GPUs of compute capability 9.0 have tensor-core kernels of their own.
 #include "kernels/cuda/attention_problem.h"
 #include "kernels/cuda/block.h"
 #include "kernels/cuda/cuda_device.h"
@@ -63,6 +63,12 @@ HeadRows<T> output(const Tensor& t) {
 
 }  // namespace
 
+bool CudaDevice::takes_hopper() {
+  const bool takes = hopper_kernels_ && attention_kernels_ == AttentionKernels::Best;
+  if (takes) ++special_calls_.hopper_attention;
+  return takes;
+}
+
 void CudaDevice::attention_forward(const Attention& a, Tensor q, Tensor k, Tensor v, Tensor o, Tensor lse) {
   const char* const name = "attention_forward";
   const AttentionShape shape = checked_shape(name, a);
@@ -76,7 +82,9 @@ void CudaDevice::attention_forward(const Attention& a, Tensor q, Tensor k, Tenso
     using T = typename decltype(type)::type;
     const AttentionForwardArgs<T> args{shape, input<T>(q), input<T>(k), input<T>(v), output<T>(o), lse.as<float>()};
     if constexpr (!std::is_same_v<T, float>) {
-      if (fits_tensor_cores(a, {q, k, v, o})) return launch_attention_forward(args, stream());
+      if (fits_tensor_cores(a, {q, k, v, o})) {
+        return takes_hopper() ? launch_hopper_forward(args, stream()) : launch_attention_forward(args, stream());
+      }
     }
     launch_plain_forward(args, stream());
   });
@@ -107,7 +115,9 @@ void CudaDevice::attention_backward(const Attention& a, Tensor dout, Tensor q, T
     const AttentionBackwardArgs<T> args{shape,         input<T>(q),   input<T>(k),   input<T>(v),     input<T>(dout),
                                         output<T>(dq), output<T>(dk), output<T>(dv), lse.as<float>(), delta};
     if constexpr (!std::is_same_v<T, float>) {
-      if (fits_tensor_cores(a, {q, k, v, dout, dq, dk, dv})) return launch_attention_backward(args, stream());
+      if (fits_tensor_cores(a, {q, k, v, dout, dq, dk, dv})) {
+        return takes_hopper() ? launch_hopper_backward(args, stream()) : launch_attention_backward(args, stream());
+      }
     }
     launch_plain_backward(args, stream());
   });

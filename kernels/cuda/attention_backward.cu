@@ -6,6 +6,7 @@
 // pair 32 rows at a time (two stages of asynchronous copies) and recomputes p, transposed in the second case.
 // Operations: 14 b a s^2 d, half of them skipped by causality (10 is what the formulas need: s and dp are made twice).
 #include "kernels/cuda/attention_dropout.h"
+#include "kernels/cuda/attention_gradient.h"
 #include "kernels/cuda/attention_tile.h"
 
 namespace triax::kernels {
@@ -13,79 +14,12 @@ namespace {
 
 constexpr int kCols = 32, kColTiles = kCols / 8;
 
-/// lse (as a power of 2) and delta of a query; beyond the sequence lse is infinite, so that p is 0.
-struct QueryStatistics {
-  float lse, delta;
-};
-
-__device__ __forceinline__ QueryStatistics query_statistics(const AttentionShape& shape, const float* lse,
-                                                            const float* delta, int sample, int head, int query) {
-  if (query >= shape.seq) return {INFINITY, 0};
-  const int64_t at = head * shape.rows() + static_cast<int64_t>(query) * shape.batch + sample;
-  return {lse[at] * kLog2e, delta[at]};
-}
-
-/// Turns s and dp of a warp into what is multiplied next: dp becomes ds, s becomes mask p.
-template <bool KeyRows, class StatisticsOf>
-__device__ __forceinline__ void score_gradients(float (&s)[kColTiles][4], float (&dp)[kColTiles][4], int row0, int col0,
-                                                const AttentionShape& shape, uint32_t keep, const StatisticsOf& of) {
-  const int lane = threadIdx.x % kWarp, g = lane / 4, t = lane % 4;
-  const float scale_log2 = shape.scale * kLog2e;
-  TRIAX_UNROLL
-  for (int n = 0; n < kColTiles; ++n) {
-    TRIAX_UNROLL
-    for (int e = 0; e < 4; ++e) {
-      const int row = row0 + g + (e & 2 ? 8 : 0), col = col0 + 8 * n + 2 * t + (e & 1);
-      const QueryStatistics query = of(n, e);
-      const bool seen = KeyRows ? row <= col : col <= row;
-      const float p = seen ? fast_exp2(s[n][e] * scale_log2 - query.lse) : 0.0f;
-      const float mask = (keep >> (4 * n + e) & 1) != 0 ? shape.dropout.keep_scale : 0.0f;
-      dp[n][e] = p * (mask * dp[n][e] - query.delta);
-      s[n][e] = mask * p;
-    }
-  }
-}
-
-/// What one block works on: 64 rows of `left`, all visible rows of `right`.
-template <class T>
-struct GradientPass {
-  HeadRun<const T> left_scores, left_values;  // q, dout or k, v
-  int row0, first_col, col_tiles;             // tiles of kCols columns to walk for each head
-  int head0, group;                           // query heads to walk
-};
-
-template <class T, bool KeyRows>
-__device__ __forceinline__ GradientPass<T> gradient_pass(const AttentionBackwardArgs<T>& a, int tile, int head,
-                                                         int sample) {
-  const AttentionShape& shape = a.shape;
-  GradientPass<T> pass;
-  pass.row0 = tile * kAttentionRows;
-  const int per_kv = shape.heads / shape.kv_heads;
-  if constexpr (KeyRows) {
-    pass.left_scores = head_run(a.k, shape, sample, head);
-    pass.left_values = head_run(a.v, shape, sample, head);
-    pass.first_col = pass.row0;
-    pass.col_tiles = (shape.seq - pass.row0 + kCols - 1) / kCols;
-    pass.head0 = head * per_kv;
-    pass.group = per_kv;
-  } else {
-    pass.left_scores = head_run(a.q, shape, sample, head);
-    pass.left_values = head_run(a.dout, shape, sample, head);
-    const int end = pass.row0 + kAttentionRows < shape.seq ? pass.row0 + kAttentionRows : shape.seq;
-    pass.first_col = 0;
-    pass.col_tiles = (end + kCols - 1) / kCols;
-    pass.head0 = head;
-    pass.group = 1;
-  }
-  return pass;
-}
-
 /// Step i of a pass: tile i % col_tiles of head i / col_tiles, to the two right-hand tiles of a stage.
 template <class T, int Dim, bool KeyRows>
-__device__ __forceinline__ void load_right(const AttentionBackwardArgs<T>& a, const GradientPass<T>& pass, int sample,
+__device__ __forceinline__ void load_right(const AttentionBackwardArgs<T>& a, const GradientPass& pass, int sample,
                                            int i, T* scores, T* values) {
   const AttentionShape& shape = a.shape;
-  const int head = pass.head0 + i / pass.col_tiles, col0 = pass.first_col + i % pass.col_tiles * kCols;
+  const int head = pass.head(i), col0 = pass.col0<kCols>(i);
   if constexpr (KeyRows) {
     load_tile<T, Dim, kCols>(scores, head_run(a.q, shape, sample, head), col0, shape);
     load_tile<T, Dim, kCols>(values, head_run(a.dout, shape, sample, head), col0, shape);
@@ -111,11 +45,13 @@ __global__ void __launch_bounds__(kAttentionThreads, 2) attention_gradient(Atten
   const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, g = lane / 4, t = lane % 4;
   // The longest walks first: early keys, late queries.
   const int tile = static_cast<int>(KeyRows ? blockIdx.x : gridDim.x - 1 - blockIdx.x), sample = blockIdx.z;
-  const GradientPass<T> pass = gradient_pass<T, KeyRows>(a, tile, blockIdx.y, sample);
-  const int steps = pass.col_tiles * pass.group, row0 = pass.row0 + warp * 16;
+  const GradientPass pass = gradient_pass<KeyRows, kAttentionRows, kCols>(shape, tile, blockIdx.y);
+  const int steps = pass.steps(), row0 = pass.row0 + warp * 16;
 
-  load_tile<T, Dim, kAttentionRows>(left_scores, pass.left_scores, pass.row0, shape);
-  load_tile<T, Dim, kAttentionRows>(left_values, pass.left_values, pass.row0, shape);
+  const HeadRun<const T> score_rows = head_run(KeyRows ? a.k : a.q, shape, sample, blockIdx.y);
+  const HeadRun<const T> value_rows = head_run(KeyRows ? a.v : a.dout, shape, sample, blockIdx.y);
+  load_tile<T, Dim, kAttentionRows>(left_scores, score_rows, pass.row0, shape);
+  load_tile<T, Dim, kAttentionRows>(left_values, value_rows, pass.row0, shape);
   load_right<T, Dim, KeyRows>(a, pass, sample, 0, right, right + kRight);
   copies_commit();
   QueryStatistics of_row[2] = {};
@@ -137,7 +73,7 @@ __global__ void __launch_bounds__(kAttentionThreads, 2) attention_gradient(Atten
     copies_commit();
     copies_wait<1>();
     __syncthreads();
-    const int head = pass.head0 + i / pass.col_tiles, col0 = pass.first_col + i % pass.col_tiles * kCols;
+    const int head = pass.head(i), col0 = pass.col0<kCols>(i);
     float s[kColTiles][4], dp[kColTiles][4];
     clear(s);
     clear(dp);

@@ -31,7 +31,7 @@ __device__ __forceinline__ void prepare_dropout(AttentionDropout& shared, const 
 }
 
 /// head: global index. One score at a time, for keys that do not stand at consecutive positions.
-__device__ TRIAX_NOINLINE inline bool keeps_score(const AttentionDropout& d, int head, int query, int key) {
+__device__ __forceinline__ bool keeps_score(const AttentionDropout& d, int head, int query, int key) {
   return dropout_keeps(d.key, d.threshold, d.sample, d.at(query), head, d.at(key));
 }
 
@@ -57,7 +57,7 @@ __device__ __forceinline__ uint32_t keep_bits_query_rows(const AttentionDropout&
   const int lane = threadIdx.x % kWarp, g = lane / 4, t = lane % 4;
   uint32_t bits = 0;
   if (!consecutive_keys(d, key0, 8 * Tiles)) {
-    TRIAX_UNROLL
+    TRIAX_ROLLED
     for (int e = 0; e < 4 * Tiles; ++e) {
       const int query = query0 + g + (e & 2 ? 8 : 0), key = key0 + e / 4 * 8 + 2 * t + (e & 1);
       if (keeps_score(d, head, query, key)) bits |= 1u << e;
@@ -84,6 +84,18 @@ __device__ __forceinline__ uint32_t keep_bits_query_rows(const AttentionDropout&
   return bits;
 }
 
+/// Scores that are not kept become 0; bits as from keep_bits_query_rows, for tiles First ..
+template <int First = 0, int Tiles>
+__device__ __forceinline__ void drop_scores(float (&s)[Tiles][4], uint32_t keep) {
+  TRIAX_UNROLL
+  for (int n = 0; n < 8 && First + n < Tiles; ++n) {
+    TRIAX_UNROLL
+    for (int e = 0; e < 4; ++e) {
+      if ((keep >> (4 * n + e) & 1) == 0) s[First + n][e] = 0;
+    }
+  }
+}
+
 /// The same with keys down (key0 + g and + 8) and queries across (query0 + 8 n + 2 t and + 1).
 template <int Tiles>
 __device__ __forceinline__ uint32_t keep_bits_key_rows(const AttentionDropout& d, int head, int key0, int query0) {
@@ -91,7 +103,7 @@ __device__ __forceinline__ uint32_t keep_bits_key_rows(const AttentionDropout& d
   const int lane = threadIdx.x % kWarp, g = lane / 4, t = lane % 4;
   uint32_t bits = 0;
   if (!consecutive_keys(d, key0, 16)) {
-    TRIAX_UNROLL
+    TRIAX_ROLLED
     for (int e = 0; e < 4 * Tiles; ++e) {
       const int key = key0 + g + (e & 2 ? 8 : 0), query = query0 + e / 4 * 8 + 2 * t + (e & 1);
       if (keeps_score(d, head, query, key)) bits |= 1u << e;

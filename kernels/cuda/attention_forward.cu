@@ -3,49 +3,13 @@
 // registers; keys and values come 64 at a time, k of the next step while this one's softmax runs, v while q k^T does.
 // Operations: 4 b a s^2 d, half of them skipped by causality. Bytes: q, o once; k and v once per 64 queries (from L2).
 #include "kernels/cuda/attention_dropout.h"
+#include "kernels/cuda/attention_softmax.h"
 #include "kernels/cuda/attention_tile.h"
 
 namespace triax::kernels {
 namespace {
 
 constexpr int kKeys = 64, kKeyTiles = kKeys / 8;
-
-/// The running maximum and sum of rows g and g + 8 of a warp.
-struct OnlineSoftmax {
-  float max[2] = {-INFINITY, -INFINITY}, sum[2] = {0, 0};
-};
-
-/// s becomes exp(scale (s - max)); o is rescaled to the new maximum. `sum` is this lane's share of the row's.
-template <int Dim>
-__device__ __forceinline__ void softmax_step(OnlineSoftmax& state, float (&s)[kKeyTiles][4], float (&o)[Dim / 8][4],
-                                             float scale_log2) {
-  TRIAX_UNROLL
-  for (int half = 0; half < 2; ++half) {
-    float max = state.max[half];
-    TRIAX_UNROLL
-    for (int n = 0; n < kKeyTiles; ++n) max = fmaxf(max, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
-    max = fmaxf(max, __shfl_xor_sync(kAllLanes, max, 1));
-    max = fmaxf(max, __shfl_xor_sync(kAllLanes, max, 2));
-    const float shrink = fast_exp2((state.max[half] - max) * scale_log2);
-    const float shift = max * scale_log2;
-    state.max[half] = max;
-    float sum = 0;
-    TRIAX_UNROLL
-    for (int n = 0; n < kKeyTiles; ++n) {
-      TRIAX_UNROLL
-      for (int e = 2 * half; e < 2 * half + 2; ++e) {
-        s[n][e] = fast_exp2(s[n][e] * scale_log2 - shift);
-        sum += s[n][e];
-      }
-    }
-    state.sum[half] = state.sum[half] * shrink + sum;
-    TRIAX_UNROLL
-    for (int n = 0; n < Dim / 8; ++n) {
-      o[n][2 * half] *= shrink;
-      o[n][2 * half + 1] *= shrink;
-    }
-  }
-}
 
 template <class T, int Dim>
 __global__ void __launch_bounds__(kAttentionThreads, 2) attention_forward_tile(AttentionForwardArgs<T> a) {
@@ -54,7 +18,7 @@ __global__ void __launch_bounds__(kAttentionThreads, 2) attention_forward_tile(A
   T* const k_tile = reinterpret_cast<T*>(memory);
   T* const v_tile = k_tile + kKeys * kPitch<Dim>;
   const AttentionShape& shape = a.shape;
-  const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp, g = lane / 4, t = lane % 4;
+  const int warp = threadIdx.x / kWarp;
   // The longest rows first.
   const int tile = static_cast<int>(gridDim.x - 1 - blockIdx.x), head = blockIdx.y, sample = blockIdx.z;
   const int kv_head = head / (shape.heads / shape.kv_heads);
@@ -90,25 +54,14 @@ __global__ void __launch_bounds__(kAttentionThreads, 2) attention_forward_tile(A
     __syncthreads();  // all have read k
     if (step < tile) load_tile<T, Dim, kKeys>(k_tile, k, key0 + kKeys, shape);
     copies_commit();
-    if (step == tile) {  // the diagonal; keys beyond the sequence lie behind every query within it
-      TRIAX_UNROLL
-      for (int n = 0; n < kKeyTiles; ++n) {
-        TRIAX_UNROLL
-        for (int e = 0; e < 4; ++e) {
-          if (key0 + 8 * n + 2 * t + (e & 1) > row0 + g + (e & 2 ? 8 : 0)) s[n][e] = -INFINITY;
-        }
-      }
-    }
-    softmax_step<Dim>(state, s, o, scale_log2);
+    // The diagonal; keys beyond the sequence lie behind every query within it.
+    if (step == tile) mask_future(s, row0, key0);
+    float shrink[2];
+    softmax_step(state, s, scale_log2, shrink);
+    rescale(o, shrink);
     if (shape.dropout.active) {
       const uint32_t keep = keep_bits_query_rows<kKeyTiles>(dropout, shape.head_begin + head, row0, key0);
-      TRIAX_UNROLL
-      for (int n = 0; n < kKeyTiles; ++n) {
-        TRIAX_UNROLL
-        for (int e = 0; e < 4; ++e) {
-          if ((keep >> (4 * n + e) & 1) == 0) s[n][e] = 0;
-        }
-      }
+      drop_scores(s, keep);
     }
     copies_wait<1>();
     __syncthreads();  // v is here
@@ -116,18 +69,7 @@ __global__ void __launch_bounds__(kAttentionThreads, 2) attention_forward_tile(A
   }
 
   float factor[2];
-  TRIAX_UNROLL
-  for (int half = 0; half < 2; ++half) {
-    float sum = state.sum[half];
-    sum += __shfl_xor_sync(kAllLanes, sum, 1);
-    sum += __shfl_xor_sync(kAllLanes, sum, 2);
-    factor[half] = shape.dropout.keep_scale / sum;
-    const int row = row0 + g + 8 * half;
-    if (t == 0 && row < shape.seq) {
-      a.lse[head * shape.rows() + static_cast<int64_t>(row) * shape.batch + sample] =
-          state.max[half] * shape.scale + logf(sum);
-    }
-  }
+  finish_softmax(state, shape, a.lse, head, sample, row0, factor);
   store_rows<T, Dim>(head_run(a.o, shape, sample, head), row0, shape, o, factor[0], factor[1]);
 }
 

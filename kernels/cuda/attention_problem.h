@@ -59,6 +59,16 @@ void launch_attention_forward(const AttentionForwardArgs<T>& args, cudaStream_t 
 template <class T>
 void launch_attention_backward(const AttentionBackwardArgs<T>& args, cudaStream_t stream);
 
+/// By wgmma and the copy engine of Hopper, under the same conditions.
+/// Whether this module holds code of the kernels below for the current GPU: the answer of a kernel. Waits for the
+/// stream.
+bool hopper_kernels_answer(cudaStream_t stream);
+/// As launch_attention_forward and launch_attention_backward, on GPUs where hopper_kernels_answer says so.
+template <class T>
+void launch_hopper_forward(const AttentionForwardArgs<T>& args, cudaStream_t stream);
+template <class T>
+void launch_hopper_backward(const AttentionBackwardArgs<T>& args, cudaStream_t stream);
+
 /// By fp32 multiply-adds: any type, alignment and dim up to kPlainDim.
 inline constexpr int kPlainDim = 128;
 template <class T>

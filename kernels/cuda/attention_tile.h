@@ -9,7 +9,6 @@ namespace triax::kernels {
 
 inline constexpr int kAttentionThreads = 128;  // 4 warps, each with 16 rows of the block's 64
 inline constexpr int kAttentionRows = 64;
-inline constexpr float kLog2e = 1.4426950408889634f;
 
 /// Elements from one row of a tile to the next; Dim is the head dimension rounded up to what the kernel is made for.
 template <int Dim>

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <exception>
 
+#include "kernels/cuda/attention_problem.h"
 #include "kernels/cuda/gemm_plans.h"
 #include "kernels/cuda/types.h"
 #include "kernels/cuda_support.h"
@@ -40,6 +41,7 @@ void CudaDevice::select_gpu(int ordinal) {
   const std::string gpu_fault = gpu_refusal(gpu.name, gpu.major, gpu.minor);
   if (!gpu_fault.empty()) throw RunTimeError("--device cuda: " + gpu_fault);
   TRIAX_CUDA(cudaSetDevice(ordinal));
+  capability_ = gpu.major * 10 + gpu.minor;
   description_ = fmt::format(
       "{}, compute capability {}.{}, {} multiprocessors, {:.1f} GiB; driver for CUDA {}, built with {}", gpu.name,
       gpu.major, gpu.minor, gpu.multiProcessorCount, static_cast<double>(gpu.totalGlobalMem) / (1 << 30),
@@ -91,6 +93,8 @@ CudaDevice::CudaDevice(const CudaDeviceOptions& options) : workspace_(memory_), 
   TRIAX_CUDA(cudaStreamCreateWithPriority(stream_.out(), cudaStreamNonBlocking, 0));
   TRIAX_CUDA(cudaEventCreateWithFlags(origin_.out(), cudaEventDefault));
   plans_ = std::make_unique<GemmPlans>(workspace_);
+  hopper_kernels_ = capability_ / 10 == 9 && hopper_kernels_answer(stream());
+  if (hopper_kernels_) description_ += "; attention by wgmma";
 }
 
 CudaDevice::~CudaDevice() {

@@ -37,6 +37,8 @@ class CudaDevice final : public DiscreteDevice {
   std::string uuid() const override { return uuid_; }
   const Arena& workspace() const override { return workspace_; }
   void set_watch(std::function<void(double)> watch) override { watch_ = std::move(watch); }
+  void set_attention_kernels(AttentionKernels kernels) override { attention_kernels_ = kernels; }
+  SpecialCalls special_calls() const override { return special_calls_; }
   cudaStream_t stream() const { return stream_.get(); }
 
   void gemm(const Gemm& g) override;
@@ -106,7 +108,14 @@ class CudaDevice final : public DiscreteDevice {
   /// A chunk of pinned memory for copies of memory that is not.
   Tensor bounce(DType dtype, int64_t elements);
 
+  /// Whether attention on 16-bit types goes to the kernels for Hopper; counts the call.
+  bool takes_hopper();
+
   std::string description_, uuid_;
+  int capability_ = 0;           ///< 90 is 9.0
+  bool hopper_kernels_ = false;  ///< the GPU is a Hopper, and the module holds code for it
+  AttentionKernels attention_kernels_ = AttentionKernels::Best;
+  SpecialCalls special_calls_;
   CudaStream stream_;
   CudaProvider memory_;
   PinnedProvider pinned_;

@@ -17,6 +17,7 @@
 #define TRIAX_DYNAMIC_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
 #define TRIAX_NOINLINE __noinline__
 #define TRIAX_UNROLL _Pragma("unroll")
+#define TRIAX_ROLLED _Pragma("unroll 1")
 #endif
 
 namespace triax::kernels {

@@ -162,6 +162,30 @@ TEST(CudaAttention, TensorCoresMatchTheNaiveComputation) {
   }
 }
 
+/// Forward and backward take the kernels for Hopper where the GPU is one, and not where the common ones are asked for.
+void check_kernels(DType dtype, const Shape& shape, double dropout, AttentionKernels kernels) {
+  const bool hopper = cuda_device().describe().find("compute capability 9.0") != std::string::npos;
+  const int64_t before = cuda_device().special_calls().hopper_attention;
+  Problem p(dtype, shape, dropout, 8);
+  cuda_device().set_attention_kernels(kernels);
+  check(p, dtype, kernels == AttentionKernels::Best ? " best kernels" : " common kernels");
+  cuda_device().set_attention_kernels(AttentionKernels::Best);
+  EXPECT_EQ(cuda_device().special_calls().hopper_attention - before,
+            hopper && kernels == AttentionKernels::Best ? 2 : 0);
+}
+
+TEST(CudaAttention, HopperKernelsAndCommonOnesHoldTheSameBound) {
+  // Three steps of 128 keys, ragged; several query heads to a key head; every padded head dimension.
+  for (const Shape& shape : {Shape{1, 300, 2, 1, 64}, Shape{2, 150, 2, 2, 80}, Shape{1, 129, 1, 1, 96},
+                             Shape{1, 200, 2, 1, 128}, Shape{3, 5, 2, 1, 8}}) {
+    check_kernels(DType::BFloat16, shape, 0, AttentionKernels::Best);
+  }
+  for (const AttentionKernels kernels : {AttentionKernels::Best, AttentionKernels::Common}) {
+    check_kernels(DType::Float16, {1, 140, 2, 1, 128}, 0, kernels);
+    check_kernels(DType::BFloat16, {2, 130, 2, 1, 64}, 0.3, kernels);
+  }
+}
+
 TEST(CudaAttention, DropoutFollowsThePositionsGiven) {
   for (const DType dtype : {DType::Float32, DType::BFloat16}) {
     Problem p(dtype, {2, 70, 2, 1, 64}, 0.4);

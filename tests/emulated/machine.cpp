@@ -20,6 +20,7 @@ std::string describe(const Thread& t) {
   std::string text = "thread (" + std::to_string(t.index.x) + ", " + std::to_string(t.index.y) + ", " +
                      std::to_string(t.index.z) + ") ";
   if (t.state == State::Done) return text + "has returned";
+  if (t.state == State::AtMbarrier) return text + "waits for an mbarrier in " + t.file + ":" + std::to_string(t.line);
   text += t.state == State::AtBarrier ? "is at __syncthreads" : "is at a warp operation";
   return text + " in " + t.file + ":" + std::to_string(t.line);
 }
@@ -34,7 +35,7 @@ void Machine::fail(const std::string& what) const {
 void Machine::fail_stuck() const {
   std::string text = "no thread can go on:";
   int named = 0;
-  for (const State state : {State::AtWarp, State::AtBarrier, State::Done}) {
+  for (const State state : {State::AtWarp, State::AtBarrier, State::AtMbarrier, State::Done}) {
     const auto end = threads_.begin() + count_;
     const auto at = std::find_if(threads_.begin(), end, [&](const Thread& t) { return t.state == state; });
     if (at != end) text += (named++ == 0 ? " " : "; ") + describe(*at);
@@ -203,7 +204,14 @@ void Machine::start_block(const char* kernel, const std::function<void()>& threa
     t.state = State::Ready;
     t.open.clear();
     t.groups.clear();
+    t.products_fenced = false;
+    t.product_groups = 0;
+    t.products.clear();
+    t.sums.clear();
   }
+  mbarriers.clear();
+  boxes.clear();
+  shared_offset = static_cast<unsigned>(random_() % 64) * 16;
   warps.resize((count_ + 31) / 32);
   shared.assign((shared_bytes + 15) / 16, uint4{~0u, ~0u, ~0u, ~0u});  // NaN in every floating type
   warp_order_.resize(warps.size());
@@ -215,12 +223,12 @@ void Machine::run_block(const char* kernel, const std::function<void()>& thread,
   start_block(kernel, thread, shared_bytes);
   try {
     while (live_ > 0) {
-      bool progress = false;
+      bool progress = by_chance() && land_box();
       std::shuffle(warp_order_.begin(), warp_order_.end(), random_);
       for (const unsigned w : warp_order_) progress = run_warp(w) || progress;
       if (live_ == 0) break;
       progress = release_barrier() || progress;
-      if (!progress) fail_stuck();
+      if (!progress && !land_box()) fail_stuck();
     }
   } catch (...) {
     abandon();  // while the fibers' stacks are there
@@ -229,7 +237,9 @@ void Machine::run_block(const char* kernel, const std::function<void()>& thread,
   for (const Thread& t : std::span<Thread>(threads_.data(), count_)) {
     const bool copying = std::any_of(t.groups.begin(), t.groups.end(), [](const auto& g) { return !g.empty(); });
     if (!t.open.empty() || copying) fail("a thread returned with asynchronous copies that it never waited for");
+    if (!t.products.empty()) fail("a thread returned with products of its warpgroup that it never waited for");
   }
+  if (!boxes.empty()) fail("all threads returned while a copy to their shared memory is under way");
 }
 
 }  // namespace triax::simt

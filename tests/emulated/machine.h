@@ -1,13 +1,14 @@
 // The machine that runs the threads of a block as fibers (simt.h).
 #pragma once
 
-#include <simt.h>
+#include <simt_hopper.h>
 #include <sys/mman.h>
 
 #include <boost/context/fiber.hpp>
 #include <boost/context/preallocated.hpp>
 #include <cstdlib>
 #include <exception>
+#include <map>
 #include <memory>
 #include <random>
 #include <string>
@@ -39,13 +40,36 @@ struct StackSwitch {
 
 namespace context = boost::context;
 
-enum class State { Ready, AtWarp, AtBarrier, Done };
+enum class State { Ready, AtWarp, AtBarrier, AtMbarrier, Done };
 
 struct Copy {
   void* to;
   const void* from;  // null: zeros
   size_t bytes;
   bool done = false;
+};
+
+/// A barrier in shared memory that counts arrivals and bytes.
+struct Mbarrier {
+  int arrivals = 0, pending = 0;
+  int64_t bytes = 0;  // announced and not yet come
+  unsigned phase = 0;
+  bool fenced = false;  // the copy engine may use it
+};
+
+/// A copy of a box that has not landed yet.
+struct BoxCopy {
+  unsigned to;
+  CUtensorMap tensor;
+  int at[4];
+  const void* barrier;
+};
+
+/// A product that its thread has not waited for yet.
+struct Issued {
+  LaneProduct product;
+  size_t group;
+  bool done;
 };
 
 struct Thread {
@@ -57,7 +81,13 @@ struct Thread {
   int line = 0;
   std::vector<Copy> open;                 // copies since the last commit
   std::vector<std::vector<Copy>> groups;  // committed, not yet waited for
-  struct Worker* worker = nullptr;        // the fiber on which it waits
+  const Mbarrier* mbarrier = nullptr;     // it waits at, for the phase of this parity
+  unsigned parity = 0;
+  bool products_fenced = false;
+  size_t product_groups = 0;  // committed
+  std::vector<Issued> products;
+  std::map<float*, std::vector<float>> sums;  // of products in flight; what they lie in is NaN
+  struct Worker* worker = nullptr;            // the fiber on which it waits
 };
 
 /// A fiber that runs threads: one after the other, as long as none of them has to wait.
@@ -110,6 +140,9 @@ uint32_t simt_seed();
 class Machine {
  public:
   void run_block(const char* kernel, const std::function<void()>& thread, size_t shared_bytes);
+  /// A copy of a box, any one, comes to pass; false when none is under way.
+  bool land_box();
+  void wake_waiting(const Mbarrier& barrier);
   bool by_chance() { return (random_() & 1) != 0; }
 
   dim3 grid, block, block_index;
@@ -121,6 +154,9 @@ class Machine {
   size_t stack_bytes = 0;
   std::vector<Warp> warps;
   std::vector<uint4> shared;
+  unsigned shared_offset = 0;  // where it begins, as the hardware counts: a multiple of 16
+  std::map<const void*, Mbarrier> mbarriers;
+  std::vector<BoxCopy> boxes;
 
  private:
   Worker& idle_worker();
@@ -148,6 +184,9 @@ class Machine {
   std::exception_ptr error_;
   std::mt19937 random_{simt_seed()};
 };
+
+/// Hands control back until the scheduler makes this thread ready again.
+void wait_as(State state, unsigned mask, const char* file, int line);
 
 /// Of the whole process: one operating-system thread at a time runs kernels.
 extern Machine machine;

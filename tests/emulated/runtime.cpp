@@ -68,8 +68,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   size_t free = 0;
   std::strcpy(properties->name, "emulated GPU");
   properties->uuid.bytes[0] = static_cast<char>(device + 1);
-  properties->major = 8;
-  properties->minor = 6;
+  properties->major = static_cast<int>(triax::simt::emulated_capability() / 10);
+  properties->minor = static_cast<int>(triax::simt::emulated_capability() % 10);
   properties->multiProcessorCount = 1;
   return cudaMemGetInfo(&free, &properties->totalGlobalMem);
 }

@@ -17,7 +17,8 @@ void perform(Copy& c) {
   }
 }
 
-/// Hands control back until the scheduler makes this thread ready again.
+}  // namespace
+
 void wait_as(State state, unsigned mask, const char* file, int line) {
   Thread& t = *machine.running;
   t.state = state;
@@ -31,7 +32,13 @@ void wait_as(State state, unsigned mask, const char* file, int line) {
   if (machine.abandoned) throw Abandoned{};
 }
 
-}  // namespace
+unsigned emulated_capability() {
+  const char* const text = std::getenv("TRIAX_EMULATED_COMPUTE_CAPABILITY");
+  if (text == nullptr) return 86;
+  const double value = std::atof(text);
+  return static_cast<unsigned>(value * 10 + 0.5);
+}
+size_t emulated_shared_limit() { return size_t{emulated_capability() / 10 == 9 ? 227u : 99u} * 1024; }
 
 Counters& counters() {
   static Counters all;
@@ -41,7 +48,7 @@ Counters& counters() {
 void run_grid(const char* kernel, dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()>& thread) {
   const uint64_t size = uint64_t{block.x} * block.y * block.z;
   if (size == 0 || size > 1024 || grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.y > 65535 || grid.z > 65535 ||
-      shared_bytes > 99 * 1024) {
+      shared_bytes > emulated_shared_limit()) {
     throw KernelFault(std::string("kernel ") + kernel + ": invalid launch: grid (" + std::to_string(grid.x) + ", " +
                       std::to_string(grid.y) + ", " + std::to_string(grid.z) + "), " + std::to_string(size) +
                       " threads, " + std::to_string(shared_bytes) + " bytes of shared memory");

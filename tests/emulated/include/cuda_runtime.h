@@ -81,8 +81,16 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
 cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t rows,
                               cudaMemcpyKind kind, cudaStream_t stream);
 cudaError_t cudaMemsetAsync(void* data, int byte, size_t bytes, cudaStream_t stream);
-/// Every kernel may use 99 KiB, what a block has on the smallest GPUs that are served (8.6, 8.9, 12.0).
+namespace triax::simt {
+/// Shared memory of a block: 99 KiB, what it has on the smallest GPUs that are served (8.6, 8.9, 12.0); 227 KiB on 9.0.
+size_t emulated_shared_limit();
+}  // namespace triax::simt
 template <class Kernel>
 cudaError_t cudaFuncSetAttribute(Kernel*, cudaFuncAttribute, int value) {
-  return value >= 0 && value <= 99 * 1024 ? cudaSuccess : cudaErrorInvalidValue;
+  return value >= 0 && static_cast<size_t>(value) <= triax::simt::emulated_shared_limit() ? cudaSuccess
+                                                                                          : cudaErrorInvalidValue;
 }
+enum cudaDriverEntryPointQueryResult { cudaDriverEntryPointSuccess = 0, cudaDriverEntryPointSymbolNotFound = 1 };
+enum { cudaEnableDefault = 0 };
+cudaError_t cudaGetDriverEntryPoint(const char* symbol, void** function, unsigned long long flags,
+                                    cudaDriverEntryPointQueryResult* found);

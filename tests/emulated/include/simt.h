@@ -27,6 +27,9 @@ struct Counters {
 };
 Counters& counters();
 
+/// Of the GPU that is emulated: TRIAX_EMULATED_COMPUTE_CAPABILITY, "9.0" is 90; 86 when it is not set.
+unsigned emulated_capability();
+
 /// Runs `thread` once for each thread of each block.
 void run_grid(const char* kernel, dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()>& thread);
 

@@ -21,6 +21,7 @@
 #define TRIAX_DYNAMIC_SHARED(name) unsigned char* const name = ::triax::simt::dynamic_shared()
 #define TRIAX_NOINLINE
 #define TRIAX_UNROLL
+#define TRIAX_ROLLED
 
 namespace triax::simt {
 
