@@ -106,6 +106,7 @@ __device__ __forceinline__ void attend(const AttentionForwardArgs<T>& a, unsigne
     multiply_tiles<T, Dim, kKeys>(s, tiles, group_row, tiles + Tiles::k(next));
     products_commit();
     barrier_wait(&b.v_full[stage], step / kStages % 2);
+    products_fence();
     multiply_packed<T, Dim, kKeys>(o, p, tiles + Tiles::v(stage));
     products_commit();
     products_wait<1>();  // s is here, o not yet
