@@ -17,6 +17,9 @@
 namespace triax {
 namespace {
 
+/// All groups that find no room for a name of their own.
+constexpr std::string_view kOtherNames = "other groups";
+
 int64_t monotonic_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
       .count();
@@ -126,7 +129,8 @@ uint8_t FlightRecorder::name_index(std::string_view name) {
   const std::lock_guard lock(mutex_);
   auto& names = header().names;
   for (size_t i = 0; i < names.size(); ++i) {
-    if (names[i][0] == 0) set_text(names[i], name);
+    const bool last = i + 1 == names.size();
+    if (names[i][0] == 0) set_text(names[i], last ? kOtherNames : name);
     if (name.substr(0, names[i].size() - 1) == names[i].data()) return static_cast<uint8_t>(i);
   }
   return static_cast<uint8_t>(names.size() - 1);

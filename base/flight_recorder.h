@@ -27,7 +27,7 @@ class FlightRecorder {
   /// From now on the records lie in flight_path(run_directory, rank), what was recorded so far included. Throws
   /// RunTimeError when the file cannot be made; then recording goes on in memory.
   void attach(const std::string& run_directory);
-  /// Index of a group's name, for communication records.
+  /// Index of a group's name, for communication records. Beyond 63 names all share the last, "other groups".
   uint8_t name_index(std::string_view name);
 
   struct Entry {

@@ -98,14 +98,19 @@ std::unique_ptr<Communicator> GroupFactory::make_collectives(const GroupInfo& gr
   return comm ? std::move(comm) : std::make_unique<SelfCommunicator>(group.name, memory());
 }
 
-std::unique_ptr<Communicator> GroupFactory::make(const std::string& name, const std::vector<int>& ranks,
-                                                 RunsOn runs_on) {
+GroupInfo GroupFactory::group_info(const std::string& name, const std::vector<int>& ranks) {
   GroupInfo group{name, 0, ranks, {}, options_.timeout_s, &progress_};
   for (size_t i = 0; i < ranks.size(); ++i) {
     if (ranks[i] == world_rank_) group.rank = static_cast<int>(i);
     group.hosts.push_back(hosts_[static_cast<size_t>(ranks[i])]);
     group.nodes.push_back(nodes_[static_cast<size_t>(ranks[i])]);
   }
+  return group;
+}
+
+std::unique_ptr<Communicator> GroupFactory::make(const std::string& name, const std::vector<int>& ranks,
+                                                 RunsOn runs_on) {
+  const GroupInfo group = group_info(name, ranks);
   std::unique_ptr<Communicator> comm = make_collectives(group, runs_on);
   const bool queued = runs_on == RunsOn::CommThread && ranks.size() > 1;
   CallRecord record;
@@ -139,14 +144,13 @@ void GroupFactory::refuse_shared_gpus(const kernels::DiscreteDevice& device) {
 
 std::unique_ptr<Communicator> GroupFactory::make_on_device(DeviceGroups& device, const std::string& name,
                                                            const std::vector<int>& ranks, Carries carries) {
-  DeviceGroup group{name, 0, ranks, {}, options_.timeout_s, ledger_};
-  for (size_t i = 0; i < ranks.size(); ++i) {
-    if (ranks[i] == world_rank_) group.rank = static_cast<int>(i);
-    group.hosts.push_back(hosts_[static_cast<size_t>(ranks[i])]);
+  DeviceGroup group{group_info(name, ranks), ledger_, {}};
+  if (options_.flight != nullptr && ranks.size() > 1) {
+    group.record = {options_.flight, FlightLane::Caller, options_.flight->name_index(name)};
   }
   // Every rank takes part in every exchange, a lone one too.
   const auto id_of = [&](int maker) {
-    const bool mine = group.size() > 1 && group.rank == maker;
+    const bool mine = group.size() > 1 && group.info.rank == maker;
     return gather_ids(mine ? device.make_id()
                            : DeviceGroups::Id{})[static_cast<size_t>(ranks[static_cast<size_t>(maker % group.size())])];
   };
@@ -160,9 +164,8 @@ std::unique_ptr<Communicator> GroupFactory::make_on_device(DeviceGroups& device,
     comm = device.make_messages(group, ids);
   }
   if (!comm) comm = std::make_unique<SelfCommunicator>(name, device.device().memory(), &device.device());
-  std::vector<int> nodes;
-  for (const int rank : ranks) nodes.push_back(nodes_[static_cast<size_t>(rank)]);
-  return std::make_unique<LedgerCommunicator>(std::move(comm), *ledger_, CallTime::OnDevice, std::move(nodes));
+  return std::make_unique<LedgerCommunicator>(std::move(comm), *ledger_, CallTime::OnDevice, group.info.nodes,
+                                              group.record);
 }
 
 std::unique_ptr<GroupFactory> make_phantom_groups(const PhantomRank& phantom, const GridOptions& options,

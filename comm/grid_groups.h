@@ -60,6 +60,7 @@ class GroupFactory {
   std::vector<std::string> hosts_;  ///< of each world rank
 
  private:
+  GroupInfo group_info(const std::string& name, const std::vector<int>& ranks);
   std::unique_ptr<Communicator> make_collectives(const GroupInfo& group, RunsOn runs_on);
   std::unique_ptr<Communicator> with_delays(std::unique_ptr<Communicator> comm, const std::string& name);
   std::vector<DelayRule> delays_;

@@ -53,8 +53,13 @@ void Ledger::set_label(const char* label) {
   label_ = label;
 }
 
-LedgerEntry* Ledger::labelled_entry(const std::string& group, Operation op) {
-  return label_ != nullptr && group == "tp" ? &labelled_[{label_, op}] : nullptr;
+const char* Ledger::label() const {
+  const std::lock_guard lock(mutex_);
+  return label_;
+}
+
+LedgerEntry* Ledger::labelled_entry(const std::string& group, Operation op, const char* label) {
+  return label != nullptr && group == "tp" ? &labelled_[{label, op}] : nullptr;
 }
 
 std::map<Ledger::Key, LedgerEntry> Ledger::labelled() const {
@@ -64,7 +69,7 @@ std::map<Ledger::Key, LedgerEntry> Ledger::labelled() const {
 
 void Ledger::record(const std::string& group, Operation op, int64_t payload_bytes, double sent, double busy_s) {
   const std::lock_guard lock(mutex_);
-  for (LedgerEntry* entry : {&entries_[{group, op}], labelled_entry(group, op)}) {
+  for (LedgerEntry* entry : {&entries_[{group, op}], labelled_entry(group, op, label_)}) {
     if (entry == nullptr) continue;
     ++entry->calls;
     entry->payload_bytes += payload_bytes;
@@ -77,7 +82,7 @@ void Ledger::record(const std::string& group, Operation op, int64_t payload_byte
 void Ledger::record_counted(const std::string& group, Operation op, int64_t payload_bytes, const SentBytes& sent,
                             double busy_s) {
   const std::lock_guard lock(mutex_);
-  for (LedgerEntry* entry : {&entries_[{group, op}], labelled_entry(group, op)}) {
+  for (LedgerEntry* entry : {&entries_[{group, op}], labelled_entry(group, op, label_)}) {
     if (entry == nullptr) continue;
     ++entry->calls;
     entry->payload_bytes += payload_bytes;
@@ -88,15 +93,29 @@ void Ledger::record_counted(const std::string& group, Operation op, int64_t payl
   }
 }
 
-void Ledger::record_busy(const std::string& group, Operation op, double busy_s) {
+void Ledger::record_seconds(const std::string& group, Operation op, const char* label, double busy_s,
+                            double exposed_s) {
   const std::lock_guard lock(mutex_);
-  entries_[{group, op}].busy_s += busy_s;
+  for (LedgerEntry* entry : {&entries_[{group, op}], labelled_entry(group, op, label)}) {
+    if (entry == nullptr) continue;
+    entry->busy_s += busy_s;
+    entry->exposed_s += exposed_s;
+  }
+}
+
+void Ledger::record_waited(const std::string& group, Operation op, const char* label, double waited_s) {
+  const std::lock_guard lock(mutex_);
+  for (LedgerEntry* entry : {&entries_[{group, op}], labelled_entry(group, op, label)}) {
+    if (entry == nullptr) continue;
+    entry->waited_s += waited_s;
+    ++entry->met_calls;
+  }
 }
 
 void Ledger::record_exposed(const std::string& group, Operation op, double exposed_s) {
   const std::lock_guard lock(mutex_);
   entries_[{group, op}].exposed_s += exposed_s;
-  if (LedgerEntry* entry = labelled_entry(group, op)) entry->exposed_s += exposed_s;
+  if (LedgerEntry* entry = labelled_entry(group, op, label_)) entry->exposed_s += exposed_s;
 }
 
 std::map<Ledger::Key, LedgerEntry> Ledger::snapshot() const {

@@ -38,6 +38,8 @@ struct LedgerEntry {
   SentBytes counted;            ///< of the other calls
   double busy_s = 0;            ///< from start to completion
   double exposed_s = 0;         ///< time the caller stood in wait()
+  double waited_s = 0;          ///< of busy_s, until the last member had come: waiting, nothing moved yet
+  int64_t met_calls = 0;        ///< calls of which waited_s is known: of a device's groups, see DeviceGroups::meet
 };
 
 /// bytes one rank sends for a payload in a group of n: all_reduce 2(n-1)/n, all_gather, reduce_scatter, all_to_all
@@ -53,13 +55,17 @@ class Ledger {
   /// Sent bytes counted at each send.
   void record_counted(const std::string& group, Operation op, int64_t payload_bytes, const SentBytes& sent,
                       double busy_s);
-  /// Seconds of an operation that was recorded before it was done.
-  void record_busy(const std::string& group, Operation op, double busy_s);
+  /// Seconds of an operation that was recorded before it was done, with the label() of then.
+  void record_seconds(const std::string& group, Operation op, const char* label, double busy_s, double exposed_s);
+  /// When the last member came to it, after this one.
+  void record_waited(const std::string& group, Operation op, const char* label, double waited_s);
   void record_exposed(const std::string& group, Operation op, double exposed_s);
   std::map<Key, LedgerEntry> snapshot() const;
   /// Calls on the group "tp" are also counted under this label until the next one: the kind of layer that made them.
   /// `label` must live as long as the ledger.
   void set_label(const char* label);
+  /// Null: none.
+  const char* label() const;
   /// By (label, operation).
   std::map<Key, LedgerEntry> labelled() const;
   double total_sent_bytes() const;
@@ -71,7 +77,7 @@ class Ledger {
  private:
   mutable std::mutex mutex_;
   /// Of the label, when the group has one.
-  LedgerEntry* labelled_entry(const std::string& group, Operation op);
+  LedgerEntry* labelled_entry(const std::string& group, Operation op, const char* label);
   const char* label_ = nullptr;
   std::map<Key, LedgerEntry> entries_, labelled_;
 };

@@ -6,27 +6,11 @@
 #include <optional>
 #include <vector>
 
-#include "base/flight_recorder.h"
+#include "comm/call_record.h"
 #include "comm/communicator.h"
 #include "comm/ledger.h"
 
 namespace triax::comm {
-
-/// Where the calls of a group are noted as they begin and end; recorder may be null.
-struct CallRecord {
-  FlightRecorder* recorder = nullptr;
-  FlightLane lane = FlightLane::Caller;
-  uint8_t name = 0;  ///< of the group
-  FlightRecorder::Entry entry(Operation op, int64_t number) const {
-    return {FlightKind::Communication, static_cast<uint8_t>(op), lane, name, number};
-  }
-  void begin(Operation op, int64_t number) const {
-    if (recorder != nullptr) recorder->begin(entry(op, number));
-  }
-  void end(Operation op, int64_t number) const {
-    if (recorder != nullptr) recorder->end(entry(op, number));
-  }
-};
 
 /// Whether the time spent in collectives is time that computation stood still (Exposed), or passes on the communication
 /// thread (Hidden; then QueuedCommunicator records what its callers wait). Messages are always waited for by the

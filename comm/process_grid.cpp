@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <exception>
 
+#include "base/clock.h"
 #include "comm/grid_groups.h"
 
 namespace triax::comm {
@@ -115,6 +116,26 @@ Communicator& ProcessGrid::host(Communicator& group) {
   const auto found = std::ranges::find(impl_->hosts, &group, [](const auto& pair) { return pair.first; });
   return found == impl_->hosts.end() ? group : *found->second;
 }
+ClockAlignment ProcessGrid::align_clocks() { return comm::align_clocks(world(), nodes_, now_s); }
+
+void ProcessGrid::collect_device_seconds() {
+  if (impl_->device != nullptr) impl_->device->collect();
+}
+
+void ProcessGrid::skip_meeting_on_device() {
+  if (impl_->device != nullptr) impl_->device->skip_meeting();
+}
+
+void ProcessGrid::meet_on_device() {
+  if (impl_->device == nullptr) return;
+  const auto host = [this](const std::string& name) -> Communicator& {
+    const auto found = std::ranges::find_if(impl_->hosts, [&](const auto& pair) { return pair.first->name() == name; });
+    ensure(found != impl_->hosts.end(), "ProcessGrid: no host group of the name " + name);
+    return *found->second;
+  };
+  impl_->device->meet(host, align_clocks().offset_s);
+}
+
 MemoryProvider& ProcessGrid::memory() { return impl_->factory->memory(); }
 
 }  // namespace triax::comm

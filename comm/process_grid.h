@@ -8,6 +8,7 @@
 
 #include "base/flight_recorder.h"
 #include "comm/algorithms/choice.h"
+#include "comm/clock_alignment.h"
 #include "comm/communicator.h"
 #include "comm/device_groups.h"
 #include "comm/ledger.h"
@@ -118,6 +119,15 @@ class ProcessGrid {
   MemoryProvider& memory();
   /// Node of each world rank.
   const std::vector<int>& nodes() const { return nodes_; }
+  /// How far the ranks' clocks stand apart now; collective over world.
+  ClockAlignment align_clocks();
+  /// The ledger has the seconds of all operations of a device that are done. Not collective.
+  void collect_device_seconds();
+  /// meet_on_device() is to begin with the operations from here on.
+  void skip_meeting_on_device();
+  /// The ledger also has how long each waited for its last member (DeviceGroups::meet): after a synchronize() of the
+  /// device. Collective over world and all groups; nothing where groups carry the host's tensors.
+  void meet_on_device();
   /// Bytes, calls and seconds of all operations of all groups of this rank.
   Ledger& ledger() { return ledger_; }
   /// Of the options; may be null.

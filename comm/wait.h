@@ -4,34 +4,14 @@
 #include <mpi.h>
 
 #include <span>
-#include <string>
-#include <vector>
 
 #include "base/clock.h"
 #include "comm/communicator.h"
-#include "comm/ledger.h"
+#include "comm/group_info.h"
 #include "comm/progress.h"
 #include "comm/running_time.h"
 
 namespace triax::comm {
-
-/// Who belongs to a group and how long it waits for them.
-struct GroupInfo {
-  std::string name;
-  int rank = 0;                    ///< this rank's index in the group
-  std::vector<int> world_ranks;    ///< of each member
-  std::vector<std::string> hosts;  ///< of each member
-  double timeout_s = 600;
-  Progress* progress = nullptr;  ///< of the rank; may be null in a single wait
-  std::vector<int> nodes = {};   ///< of each member; empty: all on one
-  int size() const { return static_cast<int>(world_ranks.size()); }
-  int node(int member) const { return nodes.empty() ? 0 : nodes[static_cast<size_t>(member)]; }
-};
-
-/// Says which operation of which group was not answered. `missing`: group ranks known not to have answered, may be
-/// empty.
-[[noreturn]] void throw_peer_lost(const GroupInfo& group, Operation op, int64_t sequence, double waited_s,
-                                  std::span<const int> missing);
 
 /// One wait: pause() between two polls. First it only polls again, then yields the core, then sleeps 20-50 us.
 class Backoff {

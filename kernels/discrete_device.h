@@ -24,11 +24,11 @@ class DiscreteDevice : public Device {
   virtual std::string uuid() const = 0;
   /// Kernels' and cuBLASLt's scratch (category Workspace), in device memory.
   virtual const Arena& workspace() const = 0;
-  /// Asked every few milliseconds while the host waits for the device, with the seconds that it has waited so far: it
-  /// throws when what the device waits for will not come. Empty: nobody is asked.
-  virtual void set_watch(std::function<void(double waited_s)> watch) = 0;
   virtual void set_attention_kernels(AttentionKernels kernels) = 0;
   virtual SpecialCalls special_calls() const = 0;
+  /// Asked every few milliseconds while the host waits for the device: it throws when what the device waits for will
+  /// not come. Empty: nobody is asked.
+  virtual void set_watch(std::function<void()> watch) = 0;
 };
 
 }  // namespace triax::kernels

@@ -24,8 +24,9 @@ std::string lines_of(const std::map<comm::Ledger::Key, comm::LedgerEntry>& entri
   std::string text;
   for (const auto& [key, e] : entries) {
     const std::string name = labelled ? "tp " + key.first : key.first + " -";
-    fmt::format_to(std::back_inserter(text), "{} {} {} {} {} {} {} {} {}\n", name, static_cast<int>(key.second),
-                   e.calls, e.payload_bytes, e.sent_bytes, e.busy_s, e.exposed_s, e.converted_calls, e.counted.across);
+    fmt::format_to(std::back_inserter(text), "{} {} {} {} {} {} {} {} {} {} {}\n", name, static_cast<int>(key.second),
+                   e.calls, e.payload_bytes, e.sent_bytes, e.busy_s, e.exposed_s, e.converted_calls, e.counted.across,
+                   e.waited_s, e.met_calls);
   }
   return text;
 }
@@ -65,6 +66,9 @@ void add_difference(const StepCommunication::Entries& end, const StepCommunicati
   }
 }
 
+/// Of all calls, as of those of which it is known.
+double waited_s(const CommunicationRow& r) { return r.met_calls > 0 ? r.waited_s / r.met_calls * r.calls : 0; }
+
 std::vector<CommunicationRow> rows_of(const std::string& text, double ranks) {
   std::istringstream in(text);
   std::map<std::tuple<int, std::string, std::string, int>, CommunicationRow> rows;
@@ -72,7 +76,7 @@ std::vector<CommunicationRow> rows_of(const std::string& text, double ranks) {
   int op = 0;
   double converted = 0;
   while (in >> one.group >> one.kind >> op >> one.calls >> one.payload_bytes >> one.sent_bytes >> one.busy_s >>
-         one.exposed_s >> converted >> one.across_bytes) {
+         one.exposed_s >> converted >> one.across_bytes >> one.waited_s >> one.met_calls) {
     if (op < 0 || op >= kOperations) break;
     if (one.kind == "-") one.kind.clear();
     CommunicationRow& row = rows[{rank_of(one.group), one.group, one.kind, op}];
@@ -84,6 +88,8 @@ std::vector<CommunicationRow> rows_of(const std::string& text, double ranks) {
     row.sent_bytes += one.sent_bytes / ranks;
     row.busy_s += one.busy_s / ranks;
     row.exposed_s += one.exposed_s / ranks;
+    row.waited_s += one.waited_s / ranks;
+    row.met_calls += one.met_calls / ranks;
     row.across_bytes += one.across_bytes / ranks;
     row.converted = row.converted || converted > 0;
   }
@@ -104,8 +110,25 @@ void StepCommunication::enter(const comm::Ledger& ledger) {
 void StepCommunication::leave(const comm::Ledger& ledger) {
   if (!inside_) return;
   inside_ = false;
-  add_difference(ledger.snapshot(), group_start_, by_group_);
-  add_difference(ledger.labelled(), label_start_, by_label_);
+  group_end_ = ledger.snapshot();
+  label_end_ = ledger.labelled();
+  add_difference(group_end_, group_start_, by_group_);
+  add_difference(label_end_, label_start_, by_label_);
+}
+
+void StepCommunication::add_waited(const comm::Ledger& ledger) {
+  const auto add = [](const Entries& now, const Entries& before, Entries& sum) {
+    for (auto& [key, total] : sum) {
+      const auto entry = now.find(key), start = before.find(key);
+      if (entry == now.end()) continue;
+      const comm::LedgerEntry none;
+      const comm::LedgerEntry& from = start == before.end() ? none : start->second;
+      total.waited_s += entry->second.waited_s - from.waited_s;
+      total.met_calls += entry->second.met_calls - from.met_calls;
+    }
+  };
+  add(ledger.snapshot(), group_end_, by_group_);
+  add(ledger.labelled(), label_end_, by_label_);
 }
 
 std::vector<CommunicationRow> gather_communication(const StepCommunication& steps, comm::Communicator& world) {
@@ -117,19 +140,21 @@ std::vector<CommunicationRow> own_communication(const StepCommunication& steps) 
 std::string communication_text(const std::vector<CommunicationRow>& rows, int64_t steps, double step_s,
                                CommunicationScope scope) {
   std::string text = fmt::format(
-      "communication per {}\n  {:<16}{:<15}{:>9}{:>12}{:>11}{:>10}{:>12}{:>11}{:>11}\n",
+      "communication per {}\n  {:<16}{:<15}{:>9}{:>12}{:>11}{:>10}{:>10}{:>12}{:>11}{:>11}\n",
       scope == CommunicationScope::AllRanks ? "step, mean of all ranks"
                                             : "completed step, this rank alone, with what the failed step waited",
-      "group", "operation", "calls", "sent MB", "busy ms", "GB/s", "exposed ms", "hidden ms", "of step %");
+      "group", "operation", "calls", "sent MB", "busy ms", "wait ms", "GB/s", "exposed ms", "hidden ms", "of step %");
   const double n = static_cast<double>(std::max<int64_t>(steps, 1));
   for (const CommunicationRow& r : rows) {
     if (r.sent_bytes == 0 && r.exposed_s == 0) continue;
     const std::string name = r.kind.empty() ? r.group : fmt::format("  {}", r.kind);
     const double hidden = std::max(0.0, r.busy_s - r.exposed_s);
+    const double moving = r.busy_s - waited_s(r);
+    const std::string wait = r.met_calls > 0 ? fmt::format("{:.3f}", waited_s(r) / n * 1e3) : "-";
     fmt::format_to(std::back_inserter(text),
-                   "  {:<16}{:<15}{:>9.1f}{:>12.4f}{:>11.3f}{:>10.3f}{:>12.3f}{:>11.3f}{:>11.1f}{}\n", name,
-                   comm::name_of(r.op), r.calls / n, r.sent_bytes / n * 1e-6, r.busy_s / n * 1e3,
-                   r.busy_s > 0 ? r.sent_bytes / r.busy_s * 1e-9 : 0.0, r.exposed_s / n * 1e3, hidden / n * 1e3,
+                   "  {:<16}{:<15}{:>9.1f}{:>12.4f}{:>11.3f}{:>10}{:>10.3f}{:>12.3f}{:>11.3f}{:>11.1f}{}\n", name,
+                   comm::name_of(r.op), r.calls / n, r.sent_bytes / n * 1e-6, r.busy_s / n * 1e3, wait,
+                   moving > 0 ? r.sent_bytes / moving * 1e-9 : 0.0, r.exposed_s / n * 1e3, hidden / n * 1e3,
                    step_s > 0 ? 100 * r.exposed_s / step_s : 0.0, r.converted ? "  converted" : "");
   }
   return text;
@@ -148,6 +173,7 @@ std::string communication_json(const std::vector<CommunicationRow>& rows, int64_
                     {"sent_bytes", r.sent_bytes / n},
                     {"across_bytes", r.across_bytes / n},
                     {"busy_ms", r.busy_s / n * 1e3},
+                    {"waited_ms", r.met_calls > 0 ? nlohmann::ordered_json(waited_s(r) / n * 1e3) : nullptr},
                     {"exposed_ms", r.exposed_s / n * 1e3},
                     {"converted", r.converted}});
   }

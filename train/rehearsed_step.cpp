@@ -28,11 +28,13 @@ std::vector<io::MicroBatch> made_up_batches(const io::RunOptions& options) {
 }  // namespace
 
 RehearsedStep rehearse_step(const io::RunOptions& options, comm::PhantomRank rank, Rehearsal how) {
+  using Stands = kernels::NullDevice::Stands;
   const bool executed = how == Rehearsal::Executed;
   rank.peers = executed ? comm::PhantomPeers::Echo : comm::PhantomPeers::Silent;
-  const std::unique_ptr<kernels::Device> device = executed
-                                                      ? kernels::make_cpu_device({std::max(1, options.control.threads)})
-                                                      : std::make_unique<kernels::NullDevice>();
+  const std::unique_ptr<kernels::Device> device =
+      executed ? kernels::make_cpu_device({std::max(1, options.control.threads)})
+               : std::make_unique<kernels::NullDevice>(options.control.device == "cpu" ? Stands::ForHost
+                                                                                       : Stands::ForDiscrete);
   kernels::ReserveProvider memory;  // zeros: what no peer has filled is no number by chance
   Arena arena(memory);
   comm::ProcessGrid grid(rank, grid_options(options));

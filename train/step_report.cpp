@@ -14,7 +14,10 @@ ReportExchange::ReportExchange(comm::Communicator& world, Arena& arena)
       in_buffer_(arena.allocate(DType::Float64, kFields, MemoryCategory::Communication)),
       out_buffer_(arena.allocate(DType::Float64, kFields * world.size(), MemoryCategory::Communication)),
       in_(in_buffer_.view(DType::Float64, {kFields})),
-      out_(out_buffer_.view(DType::Float64, {kFields * world.size()})) {}
+      out_(out_buffer_.view(DType::Float64, {kFields * world.size()})) {
+  // What no peer fills, in a rank that is rehearsed alone, is no number by chance.
+  std::memset(out_.data(), 0, static_cast<size_t>(out_.bytes()));
+}
 
 std::span<const RankReport> ReportExchange::exchange(const RankReport& mine) {
   std::memcpy(in_.data(), &mine, sizeof(mine));

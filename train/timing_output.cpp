@@ -28,9 +28,15 @@ std::string output_timing(Trainer& trainer, const std::string& directory, Writes
   io::write_text_file(path + ".svg", io::svg_gantt(timeline, svg));
   const std::string files = fmt::format("trace {}.json, picture {}.svg", path, path);
   if (trainer.program().pipeline == 1) return files;  // no pipeline, no bubble
+  const comm::ClockAlignment& clocks = trainer.clocks();
+  const std::string compared = is_virtual ? ""
+                               : clocks.clocks == 1
+                                   ? "clocks: one host, one clock\n"
+                                   : fmt::format("clocks: {} hosts, compared by messages to within {:.1f} us\n",
+                                                 clocks.clocks, 1e6 * clocks.error_s);
   return timing_report(trainer.program(), trainer.schedule_options(), times,
                        fmt::format("{} step {}", source, iteration), svg.unit_ps, svg.unit_name) +
-         io::text_gantt(timeline, {100, io::Colour::No}) + files;
+         compared + io::text_gantt(timeline, {100, io::Colour::No}) + files;
 }
 
 }  // namespace triax::train

@@ -148,17 +148,6 @@ void Trainer::set_fault(RunFault* fault) {
   }
 }
 
-OpTimes Trainer::op_times() {
-  std::vector<parallel::OpTime> own;
-  if (clock_) {
-    own.assign(clock_->times().begin(), clock_->times().end());
-  } else {
-    const auto ps = [this](double s) { return std::llround((executor_->start_s() + s) * 1e12); };
-    for (const OpTime& time : executor_->times()) own.push_back({ps(time.start_s), ps(time.stop_s)});
-  }
-  return gather_op_times(program_, own, grid_->host(grid_->pipeline()));
-}
-
 void Trainer::start_run(const parallel::Program& program, const std::vector<std::vector<parallel::UnitOp>>& lists) {
   running_ = &program;
   gather_->release_all();
@@ -171,6 +160,8 @@ size_t Trainer::index_of(const Op& op) const {
 
 StepResult Trainer::train_step(const StepInput& input) {
   ensure(use_ == Use::Train, "Trainer::train_step: made for evaluation");
+  grid_->collect_device_seconds();  // of what came between two steps
+  if (!communication_.inside()) grid_->skip_meeting_on_device();
   communication_.enter(grid_->ledger());
   sent_bytes_before_ = grid_->ledger().total_sent_bytes();
   exposed_before_ = exposed_s();
@@ -183,6 +174,7 @@ StepResult Trainer::train_step(const StepInput& input) {
   const PhaseRecord phase(grid_->flight(), FlightPhase::Step);
   const ExecutionTimes times = during("step", step, [&] { return executor_->run(*this); });
   device_->synchronize();
+  grid_->collect_device_seconds();
   if (clock_) virtual_times_ = clock_->finish_step();
 
   StepResult result;
@@ -334,40 +326,10 @@ double Trainer::take_loss_sum() {
   return holds_head() && grid_->coord().tensor == 0 ? sum : 0;
 }
 
-double Trainer::exposed_s() const {
-  double exposed = 0;
-  for (const char* group :
-       {"tp", "pp", "dp", "dp_shard", "dp_replica", "model_parallel", "embedding", "kv_replicas", "world"})
-    exposed += grid_->ledger().total_exposed_s(group);
-  return exposed;
-}
-
-const StepCommunication& Trainer::communication() {
-  communication_.leave(grid_->ledger());
-  return communication_;
-}
-
-RankReport Trainer::report(const StepInput& input, const ExecutionTimes& times) {
-  const comm::Ledger& ledger = grid_->ledger();
-  RankReport r;
-  r.loss_sum = take_loss_sum();
-  r.tokens = counted_tokens_;
-  r.receive_wait_s = times.receive_wait_s;
-  r.compute_end_s = times.compute_end_s;
-  r.exposed_s = exposed_s() - exposed_before_;
-  r.own_s = std::max(0.0, times.end_s - r.exposed_s);
-  r.data_wait_s = input.data_wait_s;
-  r.sent_bytes = ledger.total_sent_bytes() - sent_bytes_before_;
-  r.live_bytes = static_cast<double>(arena_->ledger().live_total);
-  r.peak_bytes = static_cast<double>(arena_->ledger().peak_total);
-  if (input.wishes) r.wishes = input.wishes();
-  return r;
-}
-
 void Trainer::evaluate_step(std::span<const io::MicroBatch> batches) {
   mode_ = parallel::Mode::Evaluate;
   batches_ = batches;
-  communication_.leave(grid_->ledger());
+  finish_communication();
   settle();
   device_->fill(loss_sum_, 0);
   counted_tokens_ = 0;

@@ -106,6 +106,8 @@ class Trainer final : private StageWork {
   const parallel::StepTimes& virtual_times() const { return virtual_times_; }
   /// Op times of the last training step on all positions of this pipeline, virtual or real; collective over it.
   OpTimes op_times();
+  /// By which clocks those were compared.
+  const comm::ClockAlignment& clocks() const { return clocks_; }
   /// Tensor of which the masters and weights are filled: state dtype, device memory, [store().numel()];
   /// weights_changed() after, on all ranks: under ZeRO it gathers.
   Tensor weight_source();
@@ -118,6 +120,8 @@ class Trainer final : private StageWork {
   void settle();
   /// What the training steps so far communicated, of this rank; what comes now is outside of them.
   const StepCommunication& communication();
+  /// The same, with how long operations on a device waited for their last member; collective over world.
+  const StepCommunication& finish_communication();
   /// Of this rank, with a parameter server; else null.
   const StalenessReport* staleness() const { return server_ ? &server_->staleness() : nullptr; }
   /// One line about all ranks, after settling; collective over world. Empty without a parameter server.
@@ -211,6 +215,7 @@ class Trainer final : private StageWork {
   double counted_tokens_ = 0;  ///< of this rank's share, this step
   double grad_norm_ = 0;
   StepCommunication communication_;
+  comm::ClockAlignment clocks_;
   double sent_bytes_before_ = 0, exposed_before_ = 0;  ///< when the step began
   double evaluation_loss_ = 0, evaluation_tokens_ = 0;
   std::unique_ptr<ParameterServer> server_;  ///< last: settles when it goes, with all else in place

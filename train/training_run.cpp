@@ -113,7 +113,7 @@ void TrainingRun::open_directory() {
   held_->grid.world().broadcast(Tensor(path.data(), DType::UInt8, {static_cast<int64_t>(path.size())}), 0).wait();
   directory_ = {path.data() + 1, path[0] == 'c'};
   if (directory_.continued) fault_.disarm();  // it has struck before
-  held_->trainer.set_fault(&fault_);
+  if (fault_) held_->trainer.set_fault(&fault_);
   start_recording();
 }
 
@@ -358,7 +358,7 @@ void TrainingRun::evaluate(const char* split, BatchSource& source) {
 
 void TrainingRun::save(const char* why) {
   const PhaseRecord phase(request_.flight, FlightPhase::Save);
-  held_->trainer.communication();  // what follows is no step's
+  held_->trainer.finish_communication();  // what follows is no step's
   held_->trainer.settle();
   const std::string text = checkpoints_->save(state_, why);
   if (text.empty()) return;
@@ -370,7 +370,7 @@ void TrainingRun::save(const char* why) {
 ExitCode TrainingRun::finish(io::EndReason reason, ExitCode code) {
   const PhaseRecord phase(request_.flight, FlightPhase::Finish);
   fault_.at(FaultPhase::Finish, 0);
-  const StepCommunication& steps = held_->trainer.communication();
+  const StepCommunication& steps = held_->trainer.finish_communication();
   say(checkpoints_->finish());
   held_->grid.world().barrier();
   const std::string staleness = held_->trainer.staleness_text();

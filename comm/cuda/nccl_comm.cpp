@@ -168,7 +168,7 @@ Tensor NcclCommunicator::allocate_symmetric(DType dtype, int64_t elements) {
 // ---- Messages -------------------------------------------------------------------------------------------------------
 
 Work NcclMessages::refuse() const {
-  ensure(false, "group " + group_.name + " carries messages only: ProcessGrid::host() has its collectives");
+  ensure(false, "group " + group_.info.name + " carries messages only: ProcessGrid::host() has its collectives");
   return Work();
 }
 
@@ -176,7 +176,7 @@ NcclLink& NcclMessages::link_of(int from, int to, int tag) {
   for (OwnLane& own : lanes_) {
     if (own.lane.from == from && own.lane.to == to && own.lane.parity == tag % 2) return *own.link;
   }
-  ensure(false, "group " + group_.name + ": messages go to neighbours only");
+  ensure(false, "group " + group_.info.name + ": messages go to neighbours only");
   return *lanes_.front().link;
 }
 

@@ -12,9 +12,9 @@ namespace triax::comm {
 class NcclCommunicator final : public Communicator {
  public:
   NcclCommunicator(kernels::CudaDevice& device, std::unique_ptr<NcclLink> link);
-  int rank() const override { return link_->group().rank; }
+  int rank() const override { return link_->group().info.rank; }
   int size() const override { return link_->group().size(); }
-  const std::string& name() const override { return link_->group().name; }
+  const std::string& name() const override { return link_->group().info.name; }
   Work all_reduce(Tensor t, ReduceOp op) override;
   Work reduce(Tensor t, ReduceOp op, int root) override;
   Work all_gather(Tensor in, Tensor out) override;
@@ -48,9 +48,9 @@ class NcclMessages final : public Communicator {
     std::unique_ptr<NcclLink> link;
   };
   NcclMessages(DeviceGroup group, std::vector<OwnLane> lanes) : group_(std::move(group)), lanes_(std::move(lanes)) {}
-  int rank() const override { return group_.rank; }
+  int rank() const override { return group_.info.rank; }
   int size() const override { return group_.size(); }
-  const std::string& name() const override { return group_.name; }
+  const std::string& name() const override { return group_.info.name; }
   Work all_reduce(Tensor, ReduceOp) override { return refuse(); }
   Work reduce(Tensor, ReduceOp, int) override { return refuse(); }
   Work all_gather(Tensor, Tensor) override { return refuse(); }

@@ -1,9 +1,7 @@
 #include "comm/cuda/nccl_groups.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <algorithm>
 #include <cstring>
 
 #include "comm/cuda/nccl_check.h"
@@ -12,7 +10,7 @@
 namespace triax::comm {
 
 NcclGroups::NcclGroups(kernels::CudaDevice& device) : device_(&device) {
-  device.set_watch([this](double waited_s) { watch(waited_s); });
+  device.set_watch([this] { watch(); });
 }
 
 NcclGroups::~NcclGroups() { device_->set_watch({}); }
@@ -31,52 +29,55 @@ DeviceGroups::Id NcclGroups::make_id() {
   return id;
 }
 
-std::unique_ptr<NcclLink> NcclGroups::make_link(const DeviceGroup& group, const Id& id, int ranks, int rank,
-                                                NcclLink::Width width) {
-  auto link = std::make_unique<NcclLink>(*device_, group, id, ranks, rank, width);
+std::unique_ptr<NcclLink> NcclGroups::make_link(const DeviceGroup& group, const Id& id,
+                                                const NcclLink::Members& members) {
+  auto link = std::make_unique<NcclLink>(*device_, group, id, members);
   links_.push_back(link.get());
-  shortest_timeout_s_ = links_.size() == 1 ? group.timeout_s : std::min(shortest_timeout_s_, group.timeout_s);
   return link;
 }
 
 std::unique_ptr<Communicator> NcclGroups::make(const DeviceGroup& group, const Id& id) {
   return std::make_unique<NcclCommunicator>(*device_,
-                                            make_link(group, id, group.size(), group.rank, NcclLink::Width::Full));
+                                            make_link(group, id, {group.size(), group.info.rank, std::nullopt}));
 }
 
 std::unique_ptr<Communicator> NcclGroups::make_messages(const DeviceGroup& group, std::span<const Id> ids) {
   std::vector<NcclMessages::OwnLane> own;
   const std::vector<Lane> lanes = lanes_of(group.size());
   for (size_t i = 0; i < lanes.size(); ++i) {
-    if (lanes[i].from != group.rank && lanes[i].to != group.rank) continue;
-    const int rank = lanes[i].from == group.rank ? 0 : 1;
-    own.push_back({lanes[i], make_link(group, ids[i], 2, rank, NcclLink::Width::Narrow)});
+    const bool sends = lanes[i].from == group.info.rank;
+    if (!sends && lanes[i].to != group.info.rank) continue;
+    own.push_back({lanes[i], make_link(group, ids[i], {2, sends ? 0 : 1, sends ? lanes[i].to : lanes[i].from})});
   }
   return std::make_unique<NcclMessages>(group, std::move(own));
+}
+
+void NcclGroups::collect() {
+  for (NcclLink* link : links_) link->collect();
+}
+
+void NcclGroups::skip_meeting() {
+  for (NcclLink* link : links_) link->skip_meeting();
+}
+
+void NcclGroups::meet(const HostGroup& host, double clock_offset_s) {
+  collect();
+  for (NcclLink* link : links_) link->meet(host(link->group().info.name), clock_offset_s);
 }
 
 void NcclGroups::abort_all() noexcept {
   for (NcclLink* link : links_) link->abort();
 }
 
-void NcclGroups::watch(double waited_s) {
+void NcclGroups::watch() {
   try {
-    for (NcclLink* link : links_) link->check_error();
+    for (NcclLink* link : links_) {
+      link->check_error();
+      link->check_deadline();
+    }
   } catch (...) {
     abort_all();
     throw;
-  }
-  if (links_.empty() || waited_s <= shortest_timeout_s_) return;
-  for (NcclLink* link : links_) {
-    const std::string operation = link->stuck();
-    if (operation.empty()) continue;
-    const DeviceGroup group = link->group();
-    abort_all();
-    throw PeerLost(
-        fmt::format("peer lost: {} waited {:.1f} s on {} rank {} ({}); no answer from a member of world "
-                    "ranks {}",
-                    operation, waited_s, group.name, group.rank, group.hosts[static_cast<size_t>(group.rank)],
-                    fmt::join(group.world_ranks, " ")));
   }
 }
 

@@ -7,8 +7,9 @@
 
 namespace triax::comm {
 
-/// While the host waits for the device it asks here: an error that NCCL reports, or an operation that runs past its
-/// group's deadline, aborts all communicators, so that the device comes free, and is thrown (ApiError, PeerLost).
+/// While the host waits for the device it asks here: an error that NCCL reports, or an operation that runs longer than
+/// its group's deadline (from its begin on the device, while this process runs), aborts all communicators, so that the
+/// device comes free, and is thrown (ApiError, PeerLost).
 class NcclGroups final : public DeviceGroups {
  public:
   explicit NcclGroups(kernels::CudaDevice& device);
@@ -20,16 +21,17 @@ class NcclGroups final : public DeviceGroups {
   Id make_id() override;
   std::unique_ptr<Communicator> make(const DeviceGroup& group, const Id& id) override;
   std::unique_ptr<Communicator> make_messages(const DeviceGroup& group, std::span<const Id> ids) override;
+  void collect() override;
+  void skip_meeting() override;
+  void meet(const HostGroup& host, double clock_offset_s) override;
 
  private:
-  std::unique_ptr<NcclLink> make_link(const DeviceGroup& group, const Id& id, int ranks, int rank,
-                                      NcclLink::Width width);
-  void watch(double waited_s);
+  std::unique_ptr<NcclLink> make_link(const DeviceGroup& group, const Id& id, const NcclLink::Members& members);
+  void watch();
   void abort_all() noexcept;
 
   kernels::CudaDevice* device_;
   std::vector<NcclLink*> links_;  ///< not owned: they live as long as the groups, which end before this
-  double shortest_timeout_s_ = 0;
 };
 
 }  // namespace triax::comm

@@ -1,15 +1,14 @@
 #include "comm/cuda/nccl_link.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <exception>
 #include <thread>
 #include <utility>
 
-#include "base/clock.h"
 #include "comm/cuda/nccl_check.h"
 
 namespace triax::comm {
@@ -17,6 +16,8 @@ namespace {
 
 constexpr int kNarrowBlocks = 4;
 constexpr auto kPoll = std::chrono::microseconds(100);
+constexpr size_t kMostKept = 65536;  // operations between two calls of meet()
+constexpr int kMeetTag = 1;
 
 double seconds_between(const kernels::CudaEvent& from, const kernels::CudaEvent& to) {
   float ms = 0;
@@ -42,9 +43,13 @@ ncclDataType_t nccl_type(DType dtype) {
       return ncclInt32;
     case DType::Int64:
       return ncclInt64;
-    default:
+    case DType::UInt8:
       return ncclUint8;
+    default:
+      break;
   }
+  ensure(false, fmt::format("NCCL moves no {}", name_of(dtype)));
+  return ncclUint8;
 }
 
 ncclRedOp_t nccl_op(ReduceOp op) {
@@ -71,9 +76,8 @@ class NcclLink::Pending final : public Work::State {
   Slot* slot_;
 };
 
-NcclLink::NcclLink(kernels::CudaDevice& device, DeviceGroup group, const DeviceGroups::Id& id, int ranks, int rank,
-                   Width width)
-    : device_(&device), group_(std::move(group)) {
+NcclLink::NcclLink(kernels::CudaDevice& device, DeviceGroup group, const DeviceGroups::Id& id, const Members& members)
+    : device_(&device), group_(std::move(group)), members_(members) {
   static_assert(sizeof(ncclUniqueId) == sizeof(DeviceGroups::Id));
   int least = 0, greatest = 0;
   TRIAX_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
@@ -82,8 +86,8 @@ NcclLink::NcclLink(kernels::CudaDevice& device, DeviceGroup group, const DeviceG
   std::memcpy(&name, id.data(), sizeof name);
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
-  if (width == Width::Narrow) config.maxCTAs = kNarrowBlocks;
-  const ncclResult_t status = ncclCommInitRankConfig(&comm_, ranks, name, rank, &config);
+  if (members.other) config.maxCTAs = kNarrowBlocks;
+  const ncclResult_t status = ncclCommInitRankConfig(&comm_, members.ranks, name, members.rank, &config);
   if (status != ncclInProgress) TRIAX_NCCL(status);
   wait_until_ready("making the communicator");
 }
@@ -96,11 +100,11 @@ NcclLink::~NcclLink() {
   }
   // Only what has been waited for is left; the stream is empty once the device is.
   ncclResult_t status = ncclCommFinalize(comm_);
-  const Stopwatch watch;
+  RunningTime waited;
   while (status == ncclSuccess || status == ncclInProgress) {
     ncclResult_t state = ncclSuccess;
     status = ncclCommGetAsyncError(comm_, &state);
-    if (status != ncclSuccess || state != ncclInProgress || watch.elapsed_s() > group_.timeout_s) break;
+    if (status != ncclSuccess || state != ncclInProgress || waited.elapsed_s() > group_.info.timeout_s) break;
     std::this_thread::sleep_for(kPoll);
   }
   static_cast<void>(ncclCommDestroy(comm_));
@@ -110,25 +114,19 @@ void NcclLink::abort() noexcept {
   if (comm_ != nullptr) static_cast<void>(ncclCommAbort(std::exchange(comm_, nullptr)));
 }
 
-void NcclLink::wait_until_ready(const char* what) {
-  const Stopwatch watch;
+void NcclLink::wait_until_ready(const std::string& what) {
+  RunningTime waited;
   while (true) {
     ncclResult_t state = ncclSuccess;
     TRIAX_NCCL(ncclCommGetAsyncError(comm_, &state));
     if (state != ncclInProgress) return TRIAX_NCCL(state);
-    if (watch.elapsed_s() > group_.timeout_s) {
-      throw PeerLost(
-          fmt::format("peer lost: {} of group {} waited {:.1f} s on {}; no answer from a member of world "
-                      "ranks {}",
-                      what, group_.name, watch.elapsed_s(), group_.hosts[static_cast<size_t>(group_.rank)],
-                      fmt::join(group_.world_ranks, " ")));
-    }
+    if (waited.elapsed_s() > group_.info.timeout_s) throw_peer_lost(group_.info, what, waited.elapsed_s(), {});
     std::this_thread::sleep_for(kPoll);
   }
 }
 
 void NcclLink::started(ncclResult_t status, Operation op) {
-  if (status == ncclInProgress) return wait_until_ready(name_of(op));
+  if (status == ncclInProgress) return wait_until_ready(fmt::format("{} #{}", name_of(op), sequence_));
   TRIAX_NCCL(status);
 }
 
@@ -146,6 +144,7 @@ NcclLink::Slot& NcclLink::begin(Operation op) {
   idle_.pop_back();
   slot.op = op;
   slot.sequence = ++sequence_;
+  slot.label = group_.ledger->label();
   slot.waited = false;
   TRIAX_CUDA(cudaEventRecord(slot.ready.get(), device_->stream()));
   TRIAX_CUDA(cudaStreamWaitEvent(stream_.get(), slot.ready.get(), 0));
@@ -159,18 +158,54 @@ Work NcclLink::end(Slot& slot) {
   return Work(std::make_unique<Pending>(*this, slot));
 }
 
-/// Takes back what has been waited for and is done, with its seconds.
 void NcclLink::collect() {
   while (!in_flight_.empty() && in_flight_.front()->waited) {
     Slot& slot = *in_flight_.front();
     const cudaError_t status = cudaEventQuery(slot.go.get());
     if (status == cudaErrorNotReady) return;
     TRIAX_CUDA(status);
-    group_.ledger->record_busy(group_.name, slot.op, seconds_between(slot.begin, slot.done));
-    group_.ledger->record_exposed(group_.name, slot.op, seconds_between(slot.stand, slot.go));
+    end_wait(slot);
+    const double busy_s = seconds_between(slot.begin, slot.done);
+    group_.ledger->record_seconds(group_.info.name, slot.op, slot.label, busy_s, seconds_between(slot.stand, slot.go));
+    if (came_.size() < kMostKept) {
+      if (came_.empty()) came_.reserve(kMostKept);
+      came_.push_back({slot.op, slot.label, device_->host_time_s(slot.begin), busy_s});
+    }
     in_flight_.pop_front();
     idle_.push_back(&slot);
   }
+}
+
+/// What every member gives, member after member; of messages, what both do.
+std::vector<double> NcclLink::exchange(Communicator& host, const std::vector<double>& mine) const {
+  const auto n = static_cast<int64_t>(mine.size());
+  std::vector<double> all(mine.size() * static_cast<size_t>(members_.ranks));
+  const Tensor given(const_cast<double*>(mine.data()), DType::Float64, {n});
+  if (!members_.other) {
+    host.all_gather(given, Tensor(all.data(), DType::Float64, {n * members_.ranks})).wait();
+    return all;
+  }
+  std::copy(mine.begin(), mine.end(), all.begin());
+  Work sent = host.send(given, *members_.other, kMeetTag);
+  host.recv(Tensor(all.data() + n, DType::Float64, {n}), *members_.other, kMeetTag).wait();
+  sent.wait();
+  return all;
+}
+
+void NcclLink::meet(Communicator& host, double clock_offset_s) {
+  const std::vector<double> counts = exchange(host, {static_cast<double>(came_.size())});
+  const auto count = static_cast<size_t>(*std::min_element(counts.begin(), counts.end()));
+  if (count == 0) return came_.clear();
+  std::vector<double> mine(count);
+  for (size_t i = 0; i < count; ++i) mine[i] = came_[i].begin_s - clock_offset_s;
+  const std::vector<double> all = exchange(host, mine);
+  for (size_t i = 0; i < count; ++i) {
+    double last = mine[i];
+    for (size_t r = 0; r < counts.size(); ++r) last = std::max(last, all[r * count + i]);
+    group_.ledger->record_waited(group_.info.name, came_[i].op, came_[i].label,
+                                 std::min(last - mine[i], came_[i].busy_s));
+  }
+  came_.clear();
 }
 
 void NcclLink::check_error() {
@@ -180,15 +215,30 @@ void NcclLink::check_error() {
   if (state != ncclInProgress) TRIAX_NCCL(state);
 }
 
-std::string NcclLink::stuck() {
-  for (const Slot* slot : in_flight_) {
-    cudaError_t status = cudaEventQuery(slot->begin.get());
-    if (status != cudaSuccess) continue;
-    status = cudaEventQuery(slot->done.get());
-    if (status != cudaErrorNotReady) continue;
-    return fmt::format("{} #{} of group {}", name_of(slot->op), slot->sequence, group_.name);
+void NcclLink::check_deadline() {
+  for (Slot* slot : in_flight_) {
+    cudaError_t status = cudaEventQuery(slot->done.get());
+    if (status == cudaSuccess) {
+      end_wait(*slot);
+      continue;
+    }
+    if (status != cudaErrorNotReady) TRIAX_CUDA(status);
+    status = cudaEventQuery(slot->begin.get());
+    if (status == cudaErrorNotReady) return;  // none behind it has begun
+    TRIAX_CUDA(status);
+    if (!slot->running) {
+      slot->running.emplace();
+      group_.record.begin(slot->op, slot->sequence);
+    }
+    const double ran_s = slot->running->elapsed_s();
+    if (ran_s > group_.info.timeout_s) throw_peer_lost(group_.info, slot->op, slot->sequence, ran_s, {});
+    return;
   }
-  return {};
+}
+
+void NcclLink::end_wait(Slot& slot) {
+  if (slot.running) group_.record.end(slot.op, slot.sequence);
+  slot.running.reset();
 }
 
 }  // namespace triax::comm

@@ -4,24 +4,29 @@
 #include <nccl.h>
 
 #include <deque>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "comm/device_groups.h"
+#include "comm/running_time.h"
 #include "kernels/cuda/cuda_device.h"
 
 namespace triax::comm {
 
 /// Every operation waits for what the compute stream had to do when it was called; Work::wait() makes the compute
 /// stream wait for the operation. The host waits for neither. Seconds are taken from events: of the operation, from its
-/// begin on the stream to its end (until the last peer is there included), and of the compute stream's wait.
+/// begin on the stream to its end (until the last peer is there included), and of the compute stream's wait. How much
+/// of the former was before the last peer came is known after meet().
 class NcclLink {
  public:
-  /// How many multiprocessors it may take: messages need few.
-  enum class Width { Full, Narrow };
-  /// Collective over `ranks` ranks; does not block in the library, and throws PeerLost past the deadline.
-  NcclLink(kernels::CudaDevice& device, DeviceGroup group, const DeviceGroups::Id& id, int ranks, int rank,
-           Width width);
+  /// Who takes part: the whole group, or this rank and one other for messages (which need few multiprocessors).
+  struct Members {
+    int ranks = 0, rank = 0;   ///< of the communicator
+    std::optional<int> other;  ///< the other's rank in the group
+  };
+  /// Collective over the members; does not block in the library, and throws PeerLost past the deadline.
+  NcclLink(kernels::CudaDevice& device, DeviceGroup group, const DeviceGroups::Id& id, const Members& members);
   ~NcclLink();
   NcclLink(const NcclLink&) = delete;
   NcclLink& operator=(const NcclLink&) = delete;
@@ -37,8 +42,14 @@ class NcclLink {
 
   /// Throws when NCCL reports an error of this communicator.
   void check_error();
-  /// Words about the operation that runs and does not end; empty when there is none.
-  std::string stuck();
+  /// Throws PeerLost when the operation that runs has run longer than the group's deadline. To be asked at least every
+  /// half second. Notes the operation in the group's record until it is done.
+  void check_deadline();
+  /// Takes back what has been waited for and is done, with its seconds.
+  void collect();
+  void skip_meeting() { came_.clear(); }
+  /// As DeviceGroups::meet, of this link.
+  void meet(Communicator& host, double clock_offset_s);
   /// Gives up all operations; nothing works after that.
   void abort() noexcept;
 
@@ -48,23 +59,34 @@ class NcclLink {
     kernels::CudaEvent ready, begin, done, stand, go;
     Operation op = Operation::Barrier;
     int64_t sequence = 0;
+    const char* label = nullptr;  ///< of the ledger, at the call
     bool waited = false;
+    std::optional<RunningTime> running;  ///< since the host, waiting, first saw it run
+  };
+  /// When this rank came to an operation.
+  struct Came {
+    Operation op;
+    const char* label;
+    double begin_s, busy_s;  ///< begin on the clock of now_s()
   };
   class Pending;
   Slot& begin(Operation op);
   Work end(Slot& slot);
   /// NCCL may take its time to take an operation; the events behind it must not come first.
   void started(ncclResult_t status, Operation op);
-  void wait_until_ready(const char* what);
-  void collect();
+  void wait_until_ready(const std::string& what);
+  void end_wait(Slot& slot);
+  std::vector<double> exchange(Communicator& host, const std::vector<double>& mine) const;
 
   kernels::CudaDevice* device_;
   DeviceGroup group_;
+  Members members_;
   ncclComm_t comm_ = nullptr;
   kernels::CudaStream stream_;
   std::deque<Slot> slots_;
   std::vector<Slot*> idle_;
   std::deque<Slot*> in_flight_;  ///< in order
+  std::vector<Came> came_;       ///< since meet(), the first ones
   int64_t sequence_ = 0;
 };
 

@@ -42,7 +42,7 @@ void CudaDevice::synchronize() {
     if (status != cudaErrorNotReady) TRIAX_CUDA(status);
     const double waited_s = watch.elapsed_s();
     if (watch_ && waited_s - asked_s >= kWatch_s) {
-      watch_(waited_s);
+      watch_();
       asked_s = waited_s;
     }
     if (waited_s < kSpin_s) {
@@ -117,11 +117,13 @@ void CudaDevice::mark(size_t slot) {
   TRIAX_CUDA(cudaEventRecord(marks_[slot].get(), stream()));
 }
 
-/// From the mark to the end of the last wait, whose time both clocks know: to 10 us.
-double CudaDevice::marked_s(size_t slot) {
+double CudaDevice::marked_s(size_t slot) { return host_time_s(marks_[slot]); }
+
+/// From the event to the end of the last wait, whose time both clocks know.
+double CudaDevice::host_time_s(const CudaEvent& event) {
   float ms = 0;
   TRIAX_CUDA(cudaEventSynchronize(origin_.get()));
-  TRIAX_CUDA(cudaEventElapsedTime(&ms, marks_[slot].get(), origin_.get()));
+  TRIAX_CUDA(cudaEventElapsedTime(&ms, event.get(), origin_.get()));
   return origin_s_ - 1e-3 * static_cast<double>(ms);
 }
 

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <exception>
 
+#include "base/clock.h"
 #include "kernels/cuda/attention_problem.h"
 #include "kernels/cuda/gemm_plans.h"
 #include "kernels/cuda/types.h"
@@ -92,6 +93,8 @@ CudaDevice::CudaDevice(const CudaDeviceOptions& options) : workspace_(memory_), 
   select_gpu(ordinal_of(options));
   TRIAX_CUDA(cudaStreamCreateWithPriority(stream_.out(), cudaStreamNonBlocking, 0));
   TRIAX_CUDA(cudaEventCreateWithFlags(origin_.out(), cudaEventDefault));
+  TRIAX_CUDA(cudaEventRecord(origin_.get(), stream()));
+  origin_s_ = now_s();
   plans_ = std::make_unique<GemmPlans>(workspace_);
   hopper_kernels_ = capability_ / 10 == 9 && hopper_kernels_answer(stream());
   if (hopper_kernels_) description_ += "; attention by wgmma";

@@ -1,7 +1,8 @@
 // The CUDA device: bf16, fp16 and fp32 on one GPU, everything in order on one stream. GEMM by cuBLASLt (gemm.cpp), the
 // rest by the kernels of this folder, one operation in one file. Nothing here waits for the GPU but synchronize,
-// upload, download and marked_s; no operation reads device memory on the host, so a step can be captured. Sums are
-// taken in an order that depends on the shapes alone: two runs give the same bits, and so do GPUs of one kind.
+// upload, download and marked_s; no other operation reads device memory on the host, so what a run gives the device
+// between two of those calls can be captured. Sums are taken in an order that depends on the shapes alone: two runs
+// give the same bits, and so do GPUs of one kind.
 #pragma once
 
 #include <memory>
@@ -33,12 +34,14 @@ class CudaDevice final : public DiscreteDevice {
   void upload_step(const StepBlock& block, StepBlock* device) override;
   void mark(size_t slot) override;
   double marked_s(size_t slot) override;
+  /// When the event came to pass, on the clock of now_s(), to 10 us. It must have.
+  double host_time_s(const CudaEvent& event);
   std::string describe() const override { return description_; }
   std::string uuid() const override { return uuid_; }
   const Arena& workspace() const override { return workspace_; }
-  void set_watch(std::function<void(double)> watch) override { watch_ = std::move(watch); }
   void set_attention_kernels(AttentionKernels kernels) override { attention_kernels_ = kernels; }
   SpecialCalls special_calls() const override { return special_calls_; }
+  void set_watch(std::function<void()> watch) override { watch_ = std::move(watch); }
   cudaStream_t stream() const { return stream_.get(); }
 
   void gemm(const Gemm& g) override;
@@ -121,7 +124,7 @@ class CudaDevice final : public DiscreteDevice {
   PinnedProvider pinned_;
   Arena workspace_, bounce_arena_;
   Buffer bounce_;
-  std::function<void(double)> watch_;
+  std::function<void()> watch_;
   std::vector<CudaEvent> marks_;
   CudaEvent origin_;  ///< its time on both clocks
   double origin_s_ = 0;

@@ -59,6 +59,14 @@ grep -q 'emulated GPU, compute capability' tp2/run.json || fault "run.json does 
 expect 5 'differs between ranks 0 and 1 of group dp' \
   train 2 cuda-emulated replicas --train-iters 3 --check replicas --inject skip-sync:dp
 
+# Where the time went: the bubble, and for every group what was exposed, hidden, and waited for others.
+must "pp2" 2 cuda-emulated pp2 --pipeline-model-parallel-size 2 --train-iters 3
+grep -qE 'pipeline 1f1b p2 v1 m4, measured step 3: bubble [0-9.]+ % of total' out || fault "no bubble: $(cat out)"
+grep -qx 'clocks: one host, one clock' out || fault "no word about clocks: $(cat out)"
+grep -qE '^  group +operation +calls +sent MB +busy ms +wait ms +GB/s +exposed ms +hidden ms' out || fault "no table"
+grep -qE '^  pp +send +4\.0 +0\.0041 +[0-9.]+ +[0-9.]+ ' out || fault "no row of messages: $(grep '^  pp' out)"
+grep -A8 '"operation": "recv"' pp2/summary.json | grep -q '"waited_ms": [0-9]' || fault "no wait of receives"
+
 # A checkpoint goes from one device to the other and back; what is computed differs by rounding only.
 near() { # as steps: the two files agree within 1e-5
   paste -d' ' "$1" "$2" | tr -c '0-9.eE+\n-' ' ' | awk '

@@ -50,6 +50,15 @@ void work(FlightRecorder& recorder, int rank, int world) {
   recorder.begin(op_entry(parallel::OpKind::Forward, 5, 1));
 }
 
+TEST(FlightRecorder, groups_beyond_its_room_share_a_name_of_their_own) {
+  FlightRecorder recorder;
+  for (int i = 0; i < 63; ++i) EXPECT_EQ(recorder.name_index("group " + std::to_string(i)), i);
+  EXPECT_EQ(recorder.name_index("group 63"), 63);
+  EXPECT_EQ(recorder.name_index("group 64"), 63);
+  EXPECT_EQ(recorder.name_index("group 62"), 62);
+  EXPECT_STREQ(recorder.header().names[63].data(), "other groups");
+}
+
 TEST(FlightRecorder, is_read_back_with_what_was_recorded_before_the_file) {
   const TemporaryDirectory directory;
   FlightRecorder recorder;

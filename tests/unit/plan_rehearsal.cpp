@@ -53,6 +53,21 @@ TEST(Rehearsal, one_rank_of_128_executes_the_program_and_sends_what_is_announced
   EXPECT_THAT(report.nodes, testing::Contains(15));
 }
 
+TEST(Rehearsal, a_run_on_gpus_takes_the_memory_of_one_on_gpus) {
+  for (const std::string device : {"cpu", "cuda"}) {
+    const RehearsalRequest request =
+        request_of({"--model", "t1", "--pipeline-model-parallel-size", "2", "--micro-batch-size", "1",
+                    "--global-batch-size", "4", "--device", device},
+                   2);
+    const RehearsalReport report = rehearse(request);
+    ASSERT_EQ(report.stages.size(), 2u);
+    // On a GPU the batches of a step lie in its memory, what reports gather does not.
+    for (size_t i = 0; i < 2; ++i) {
+      EXPECT_EQ(report.stages[i].step.memory.peak_total, report.memory.stages[i].forecast.ledger.peak_total) << device;
+    }
+  }
+}
+
 TEST(Rehearsal, every_rank_of_a_small_job) {
   for (const auto& layout : std::vector<std::vector<std::string>>{
            {"--tensor-model-parallel-size", "2", "--sequence-parallel", "--pipeline-model-parallel-size", "2"},

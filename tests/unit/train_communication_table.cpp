@@ -8,6 +8,30 @@ namespace {
 
 using comm::Operation;
 
+TEST(StepCommunication, learns_afterwards_how_long_operations_waited_for_their_last_member) {
+  comm::Ledger ledger;
+  StepCommunication steps;
+  ledger.record_waited("dp", Operation::AllReduce, nullptr, 5);  // of something before
+  steps.enter(ledger);
+  for (int i = 0; i < 4; ++i) {
+    ledger.record("dp", Operation::AllReduce, 1000, 1000, 0);
+    ledger.record_seconds("dp", Operation::AllReduce, nullptr, 0.5, 0.25);
+  }
+  steps.leave(ledger);
+  ledger.record("dp.host", Operation::AllGather, 8, 8, 1);  // how it is learned
+  ledger.record_waited("dp", Operation::AllReduce, nullptr, 0.125);
+  ledger.record_waited("dp", Operation::AllReduce, nullptr, 0.375);
+  steps.add_waited(ledger);
+  const std::vector<CommunicationRow> rows = own_communication(steps);
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].busy_s, 2);
+  EXPECT_EQ(rows[0].waited_s, 0.5);
+  EXPECT_EQ(rows[0].met_calls, 2);
+  // Two of four calls are known; 4000 bytes moved in the rest of 2 s: 1 s a step of two.
+  EXPECT_NE(communication_json(rows, 2).find("\"busy_ms\":1000.0,\"waited_ms\":500.0,"), std::string::npos)
+      << communication_json(rows, 2);
+}
+
 TEST(StepCommunication, counts_what_lies_between_enter_and_leave) {
   comm::Ledger ledger;
   StepCommunication steps;
