@@ -98,7 +98,10 @@ run_root=${TRIAX_RUN_ROOT:-${TRIAX_SCRATCH:-${SLURM_SUBMIT_DIR:-$PWD}}/runs/$nam
 if [ -z "$rehearse" ]; then
   say "$name $job on ${SLURM_JOB_NODELIST:-$(hostname)}, start $((${SLURM_RESTART_COUNT:-0} + 1)); $("$TRIAX" --version | head -n 1); $run_root"
   mkdir -p "$run_root"
-  environment >"$run_root/environment-$((${SLURM_RESTART_COUNT:-0} + 1)).txt"
+  # One for each start, also of a job that was submitted again.
+  start=1
+  while [ -e "$run_root/environment-$start.txt" ]; do start=$((start + 1)); done
+  environment >"$run_root/environment-$start.txt"
 fi
 
 data=()
@@ -153,10 +156,13 @@ again() {
   fi
   if grep -q 'Requeue=1' <<<"$(scontrol show job "$SLURM_JOB_ID")"; then
     say "stopped with a checkpoint: back into the queue"
-    scontrol requeue "$SLURM_JOB_ID"
-    sleep 60  # Slurm ends this script
+    if scontrol requeue "$SLURM_JOB_ID"; then
+      sleep 60  # Slurm ends this script
+      exit 75   # not submitted as well: two jobs would write one run
+    fi
+    say "Slurm does not take the job back" >&2
   fi
-  say "stopped with a checkpoint: submitted again, since this job may not be requeued"
+  say "stopped with a checkpoint: submitted again"
   TRIAX_JOBS=$jobs TRIAX_RUN_ROOT=$run_root sbatch --dependency="afterany:$SLURM_JOB_ID" \
     ${SLURM_ARRAY_TASK_ID:+--array=$SLURM_ARRAY_TASK_ID} --job-name="$name" --nodes="$nodes" \
     --ntasks-per-node="$per_node" "$script"
@@ -185,8 +191,12 @@ train() {
   mkdir -p "$run"
   launch "$world" "$TRIAX" train --world-size "$world" --run-dir "$run" --save "$run/checkpoints" \
     --load "$run/checkpoints" "$@" "${data[@]}" ${more[@]+"${more[@]}"} || code=$?
-  # Success is what the run says of itself, not the launcher's code: a rank that leaves early can end a step with 0.
-  if [ $code -eq 0 ] && complete "$run"; then return; fi
+  # Success is what the run says of itself, not the launcher's code: a rank that leaves early can end a step with 0, and
+  # one that ends badly after the run was complete has lost nothing.
+  if complete "$run"; then
+    [ $code -eq 0 ] || say "the run is complete; after that the launcher ended with code $code" >&2
+    return
+  fi
   if [ $code -eq 75 ]; then again "$run"; fi
   say "failed with code $code" >&2
   [ ! -d "$run/flight" ] || "$TRIAX" trace blame "$run" || true  # a wrong option comes before there are records

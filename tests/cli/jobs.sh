@@ -67,5 +67,42 @@ again=$(sed -n 's/^job: stopped with a checkpoint: to go on, start again with //
 expect 75 'loaded all state of iteration' bash -c "$again bash 'a b/jobs/local_cpu_3d.sh'"
 unset TRIAX_SCRATCH TRIAX_OPTIONS
 
+# How a job goes on, with stand-ins for Slurm and for the program: the latter ends with $ends, complete or not.
+mkdir -p stand-ins
+cat >stand-ins/triax <<'STUB'
+#!/usr/bin/env bash
+[ "$1" = train ] || exit 0
+while [ "$1" != --run-dir ]; do shift; done
+[ -z "$completes" ] || echo 'iteration 20' >"$2/completed"
+exit "$ends"
+STUB
+printf '#!/bin/sh\n[ "$1" = show ] && echo "   Requeue=$requeue Restarts=0"\n[ "$1" = show ] || { echo "$1" >>asked; [ -z "$refused" ]; }\n' >stand-ins/scontrol
+printf '#!/bin/sh\necho "sbatch in $TRIAX_RUN_ROOT" >>asked\n' >stand-ins/sbatch
+printf '#!/bin/sh\n' >stand-ins/sleep
+chmod +x stand-ins/*
+# slurm_job CODE ASKED COMPLETES ENDS REQUEUE REFUSED: how the script ends, and what it asks Slurm for.
+slurm_job() {
+  rm -rf asked runs/small_3d-7
+  env PATH="$PWD/stand-ins:$PATH" TRIAX="$PWD/stand-ins/triax" TRIAX_LAUNCHER=env SLURM_JOB_ID=7 SLURM_JOB_NAME=small_3d \
+    completes="$3" ends="$4" requeue="$5" refused="$6" bash jobs/small_3d.slurm >slurm_job.out 2>&1
+  local code=$?
+  [ $code -eq "$1" ] || fault "a run that ends with $4${3:+, complete,} ends the script with $code, not $1: $(cat slurm_job.out)"
+  [ "$(cat asked 2>/dev/null)" = "$2" ] || fault "a run that ends with $4: Slurm is asked for '$(cat asked)', not '$2'"
+}
+slurm_job 0 '' yes 0 1 ''
+slurm_job 0 '' yes 5 1 '' # lost after its end
+slurm_job 5 '' '' 0 1 ''  # a launcher that calls everything a success
+slurm_job 5 '' '' 5 1 ''
+slurm_job 2 '' '' 2 1 ''
+slurm_job 75 requeue '' 75 1 ''
+slurm_job 75 "sbatch in $PWD/runs/small_3d-7" '' 75 0 ''
+slurm_job 75 "requeue
+sbatch in $PWD/runs/small_3d-7" '' 75 1 refused
+# It stops again where it began: not sent back, but its environment is on record.
+env PATH="$PWD/stand-ins:$PATH" TRIAX="$PWD/stand-ins/triax" TRIAX_LAUNCHER=env SLURM_JOB_ID=7 SLURM_JOB_NAME=small_3d \
+  completes='' ends=75 requeue=1 refused='' bash jobs/small_3d.slurm >slurm_job.out 2>&1
+[ "$(grep -c requeue asked)" -eq 1 ] && grep -q 'stopped twice at the same step' slurm_job.out || fault "no end of going on: $(cat slurm_job.out)"
+[ -e runs/small_3d-7/environment-2.txt ] || fault 'the second start has no dump of its environment'
+
 [ $faults -eq 0 ] && echo 'ok: jobs'
 exit $((faults > 0))
