@@ -73,6 +73,7 @@ CollectiveTimes::CollectiveTimes(const bench::Hardware& h) : devices_per_node_(s
   base_s = constant("collective_base_s");
   half_bytes = constant("collective_half_bytes");
   copy_s_per_byte = constant("collective_copy_s_per_byte");
+  if (constant("port_share") > 0) port_share = constant("port_share");
   sharp_bytes_per_s = constant("nvlink_sharp_all_reduce_bytes_per_s");
   std::map<Key, std::vector<std::pair<double, double>>> points;
   for (const bench::CollectivePoint& p : h.collectives) {

@@ -58,8 +58,9 @@ StageParts stage_parts(const Pricing& p, const StepShape& s, const LayerCosts& c
   const bool full = s.recompute == parallel::RecomputeGranularity::Full;
   const double again = full ? std::min(layers, static_cast<double>(s.recomputed_layers)) : layers;
   add(parts.recompute, costs.layer.recompute, again);
-  parts.forward.gather_s += layers * costs.gather_forward_s + costs.gather_first_s / s.chunks;
-  parts.backward_weight.gather_s += layers * costs.gather_backward_s + costs.reduce_last_s / s.chunks;
+  const LayerCosts::Unit shards = shard_times(p, s, costs, layers, stage, map.num_virtual_stages());
+  parts.forward.gather_s += shards.forward_s;
+  parts.backward_weight.gather_s += shards.backward_s;
   if (stage == 0) add(parts, costs.embedding, 1);
   if (stage == map.num_virtual_stages() - 1) add(parts, costs.head, 1);
   const double host = p.software.micro_batch_s.value / s.chunks +
@@ -136,20 +137,6 @@ std::vector<parallel::LinkCost> links_of(const Pricing& p, const StepShape& s) {
   return links;
 }
 
-/// Constants of origin Assumed, with what they are.
-std::vector<std::string> assumed_of(const bench::Hardware& h, const Software& software) {
-  std::vector<std::string> names;
-  const auto note = [&](const std::string& name, const bench::Constant& c) {
-    if (c.origin == bench::Origin::Assumed && !c.source.empty()) names.push_back(name + ": " + c.source);
-  };
-  for (const auto& [name, kernel] : h.kernels) note(name, kernel.per_s);
-  for (const bench::Link& link : h.links) note(link.name, link.bytes_per_s);
-  for (const auto& [name, constant] : h.constants) note(name, constant);
-  note("optimizer_bytes", software.optimizer_bytes);
-  note("logit_bytes", software.logit_bytes);
-  return names;
-}
-
 }  // namespace
 
 Costs costs_of(const io::RunOptions& options, const bench::Hardware& hardware) {
@@ -183,7 +170,6 @@ Costs costs_of(const io::RunOptions& options, const bench::Hardware& hardware,
   costs.table.tied_ps = picoseconds(tied_time(p, s));
   costs.table.norm_ps = picoseconds(
       p.collectives.time_s(comm::Operation::AllReduce, place_of(s.ranks(), 1, p.devices_per_node, s.ranks()), 8));
-  costs.assumed = assumed_of(hardware, p.software);
   return costs;
 }
 

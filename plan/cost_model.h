@@ -2,7 +2,6 @@
 // simulator and the virtual clock read. The one place where a model, a layout and a machine become seconds.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "bench/hardware.h"
@@ -26,8 +25,7 @@ struct StageParts {
 
 struct Costs {
   parallel::CostTable table;
-  std::vector<StageParts> stages;    ///< [position * chunks + chunk]; their totals are the table's entries
-  std::vector<std::string> assumed;  ///< constants of origin Assumed that were used
+  std::vector<StageParts> stages;  ///< [position * chunks + chunk]; their totals are the table's entries
 };
 
 /// Costs of a run with resolved options (io::resolve) on the machine, under this program ("triax" of plan/software.h).

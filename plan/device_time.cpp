@@ -16,16 +16,6 @@ double value_of(const std::map<std::string, bench::Constant>& constants, const c
   return found == constants.end() ? otherwise : found->second.value;
 }
 
-double per_s(const bench::Hardware& h, const char* name, double otherwise) {
-  const auto found = h.kernels.find(name);
-  return found == h.kernels.end() || found->second.per_s.value <= 0 ? otherwise : found->second.per_s.value;
-}
-
-double floor_s(const bench::Hardware& h, const char* name, double otherwise) {
-  const auto found = h.kernels.find(name);
-  return found == h.kernels.end() ? otherwise : found->second.floor_s.value;
-}
-
 /// The peak of a dtype the machine names none for: that of the other 16-bit type.
 double peak_of(const bench::Hardware& h, DType dtype) {
   const auto found = h.peak_flops.find(dtype);
@@ -56,33 +46,64 @@ double best_measured_flops(const std::vector<bench::GemmPoint>& points, DType dt
 
 }  // namespace
 
-// Under fp8 only the operands of GEMMs are 8 bits wide.
-DeviceTimes::DeviceTimes(const bench::Hardware& h, DType dtype)
-    : element_bytes_(static_cast<double>(std::max<size_t>(2, size_of(dtype)))) {
-  const double measured = best_measured_flops(h.gemms, dtype);
-  peak_flops = peak_of(h, dtype);
-  if (peak_flops <= 0) peak_flops = measured;
-  if (peak_flops <= 0) {
+bench::Hardware with_defaults(const bench::Hardware& hardware, DType dtype) {
+  bench::Hardware h = hardware;
+  if (!(h.memory_bytes_per_s.value > 0)) {
+    throw ConfigError(
+        fmt::format("--hw {}: memory_bytes_per_s, the bandwidth of a device's memory, must be above 0; 'triax bench "
+                    "all' measures it",
+                    h.name));
+  }
+  if (peak_of(h, dtype) <= 0 && best_measured_flops(h.gemms, dtype) <= 0) {
     throw ConfigError(
         fmt::format("--hw {}: its description has neither a peak nor a measured GEMM of {}; name another "
                     "precision or measure with 'triax bench all'",
                     h.name, name_of(dtype)));
   }
+  const double peak = reference_peak(h) > 0 ? reference_peak(h) : best_measured_flops(h.gemms, dtype);
+  const auto fill = [&](const char* kernel, double per_s, const char* why) {
+    bench::Throughput& entry = h.kernels[kernel];
+    if (entry.per_s.value <= 0) entry.per_s = {per_s, bench::Origin::Assumed, why};
+  };
+  fill("gemm", 0.75 * peak, "not in the machine's description: 75 % of its peak");
+  if (!h.kernels.contains("attention")) h.kernels["attention"].floor_s = h.kernels["norm"].floor_s;
+  fill("attention", 0.5 * peak, "not in the machine's description: half of its peak");
+  fill("attention_backward", 0.4 * peak, "not in the machine's description: 40 % of its peak");
+  fill("norm", 0.8 * h.memory_bytes_per_s.value, "not in the machine's description: 80 % of its memory's bandwidth");
+  fill("adamw", h.kernels.at("norm").per_s.value, "not in the machine's description: as norms");
+  if (!h.constants.contains("gemm_bytes_per_s")) {
+    h.constants["gemm_bytes_per_s"] = {h.memory_bytes_per_s.value, bench::Origin::Assumed,
+                                       "not in the machine's description: its memory's bandwidth"};
+  }
+  return h;
+}
+
+// Under fp8 only the operands of GEMMs are 8 bits wide.
+DeviceTimes::DeviceTimes(const bench::Hardware& hardware, DType dtype)
+    : element_bytes_(static_cast<double>(std::max<size_t>(2, size_of(dtype)))) {
+  const bench::Hardware h = with_defaults(hardware, dtype);
+  const double measured = best_measured_flops(h.gemms, dtype);
+  peak_flops = peak_of(h, dtype) > 0 ? peak_of(h, dtype) : measured;
   const double reference = reference_peak(h);
   const double scale = reference > 0 ? peak_flops / reference : 1;
-  gemm_flops = measured > 0 ? measured : per_s(h, "gemm", 0.75 * reference) * scale;
-  if (size_of(dtype) == 1) wide_flops = per_s(h, "gemm", 0.75 * reference);
-  gemm_floor_s = floor_s(h, "gemm", 0);
-  gemm_bytes_per_s = value_of(h.constants, "gemm_bytes_per_s", h.memory_bytes_per_s.value);
+  const auto per_s = [&](const char* kernel) { return h.kernels.at(kernel).per_s.value; };
+  const auto floor_s = [&](const char* kernel) { return h.kernels.at(kernel).floor_s.value; };
+  gemm_flops = measured > 0 ? measured : per_s("gemm") * scale;
+  if (size_of(dtype) == 1) wide_flops = per_s("gemm");
+  gemm_floor_s = floor_s("gemm");
+  gemm_bytes_per_s = h.constants.at("gemm_bytes_per_s").value;
   weight_gradient = value_of(h.constants, "weight_gradient_slowdown", 1);
-  memory_bytes_per_s = per_s(h, "norm", 0.8 * h.memory_bytes_per_s.value);
+  multiprocessors = value_of(h.constants, "multiprocessors", 0);
+  small_tile_share = value_of(h.constants, "small_tile_share", 1);
+  split_depth = value_of(h.constants, "split_depth", 0);
+  memory_bytes_per_s = per_s("norm");
   score_bytes_per_s = memory_bytes_per_s;
-  kernel_floor_s = floor_s(h, "norm", 0);
-  optimizer_bytes_per_s = per_s(h, "adamw", memory_bytes_per_s);
+  kernel_floor_s = floor_s("norm");
+  optimizer_bytes_per_s = per_s("adamw");
   const double core = size_of(dtype) == 1 ? 1 : scale;  // attention stays in 16 bits
-  attention_flops = per_s(h, "attention", 0.5 * reference) * core;
-  attention_backward_flops = per_s(h, "attention_backward", 0.4 * reference) * core;
-  attention_floor_s = floor_s(h, "attention", kernel_floor_s);
+  attention_flops = per_s("attention") * core;
+  attention_backward_flops = per_s("attention_backward") * core;
+  attention_floor_s = floor_s("attention");
   for (const bench::GemmPoint& p : h.gemms) {
     if (p.dtype != dtype) continue;
     gemms_[{p.layout, p.accumulate}].push_back(
@@ -97,10 +118,33 @@ DeviceTimes::DeviceTimes(const bench::Hardware& h, DType dtype)
   for (auto& [name, points] : kernels) kernels_.emplace(name, MeasuredCurve(std::move(points), Monotone::Time));
 }
 
+double DeviceTimes::waves(const GemmShape& g) const {
+  if (multiprocessors <= 0) return 1;
+  struct Tile {
+    double m, n, share;
+  };
+  const double small = small_tile_share;
+  const Tile tiles[] = {
+      {256, 128, 1}, {128, 256, 1}, {128, 128, small}, {128, 64, small * small}, {64, 128, small * small}};
+  constexpr int kMostCuts = 8;
+  constexpr double kLeastDepth = 1024;  // of k that a cut keeps
+  double best = std::numeric_limits<double>::infinity();
+  for (const Tile& tile : tiles) {
+    const double count = std::ceil(g.m / tile.m) * std::ceil(g.n / tile.n);
+    const double whole = multiprocessors * tile.m * tile.n / (g.m * g.n) / tile.share;
+    for (int cuts = 1; cuts <= kMostCuts && (cuts == 1 || g.k >= cuts * kLeastDepth); ++cuts) {
+      const double time =
+          std::ceil(count * cuts / multiprocessors) / cuts * whole * (1 + split_depth * (cuts - 1) / g.k);
+      best = std::min(best, time);
+    }
+  }
+  return best;
+}
+
 double DeviceTimes::roofline_s(const GemmShape& g) const {
   const double bytes = element_bytes_ * (g.m * g.k + g.k * g.n + g.m * g.n);
   const double flops = g.wide && wide_flops > 0 ? wide_flops : gemm_flops;
-  const double time = 2 * g.m * g.n * g.k / flops + bytes / gemm_bytes_per_s + gemm_floor_s;
+  const double time = waves(g) * 2 * g.m * g.n * g.k / flops + bytes / gemm_bytes_per_s + gemm_floor_s;
   return g.layout == bench::GemmLayout::NT ? time * weight_gradient : time;
 }
 
@@ -140,7 +184,7 @@ double DeviceTimes::gemm_s(const GemmShape& g) const {
 double DeviceTimes::batched_gemm_s(double count, double m, double n, double k) const {
   const double bytes = element_bytes_ * count * (m * k + k * n + m * n);
   const double least = std::min({m, n, k});
-  const double rate = (wide_flops > 0 ? wide_flops : gemm_flops) * least / (least + batched_half);
+  const double rate = (wide_flops > 0 ? wide_flops : gemm_flops) / (1 + std::pow(batched_half / least, batched_power));
   return 2 * count * m * n * k / rate + bytes / score_bytes_per_s + gemm_floor_s;
 }
 

@@ -17,17 +17,22 @@ struct GemmShape {
   bool wide = false;           ///< in 16 bits, where the others are in 8
 };
 
+/// The machine with what its description lacks filled in by shares of its peaks, each tagged assumed. Throws
+/// ConfigError where not even those are there: a peak or a measured GEMM of the dtype, the bandwidth of the memory.
+bench::Hardware with_defaults(const bench::Hardware& hardware, DType dtype);
+
 /// A machine at one dtype. All rates are of one device.
 class DeviceTimes {
  public:
-  /// Throws ConfigError where the machine has neither a peak nor a measured GEMM of the dtype.
+  /// Of with_defaults(hardware, dtype), whose errors it throws.
   DeviceTimes(const bench::Hardware& hardware, DType dtype);
 
   /// Measured: the line of equal n, k, layout and accumulation over m, else the roofline times what the nearest
-  /// measured shapes take against it. Roofline: 2mnk / F + e (mk + kn + mn) / B + floor; a weight gradient takes
+  /// measured shapes take against it. Roofline: waves 2mnk / F + e (mk + kn + mn) / B + floor; a weight gradient takes
   /// `weight_gradient` times that.
   double gemm_s(const GemmShape& shape) const;
-  /// `count` products [m,k] [k,n] in one launch, by the roofline.
+  /// `count` products [m,k] [k,n] in one launch, by the roofline with F / (1 + (half / d)^power), d the least of m, n,
+  /// k.
   double batched_gemm_s(double count, double m, double n, double k) const;
   /// One kernel that moves `bytes`.
   double bytes_s(double bytes) const { return bytes <= 0 ? 0 : kernel_floor_s + bytes / memory_bytes_per_s; }
@@ -40,7 +45,12 @@ class DeviceTimes {
 
   // What the rooflines take; a fit writes here.
   double score_bytes_per_s = 0;  ///< of passes over attention scores
-  double batched_half = 0;       ///< inner dimension at which batched products reach half of gemm_flops
+  double batched_half = 0;       ///< least dimension at which batched products reach half of gemm_flops
+  double batched_power = 1;      ///< how steeply they fall below it
+  /// Of a GPU; 0: a product is not cut into tiles. A product takes whole waves of tiles, one tile on each
+  /// multiprocessor: 256 x 128, or 128 x 128 at small_tile_share of its speed, or 128 x 64 at the square of that,
+  /// whichever is fastest, with the sum over k cut in up to 8, each cut costing the time of split_depth more of k.
+  double multiprocessors = 0, small_tile_share = 1, split_depth = 0;
   double gemm_flops = 0, gemm_bytes_per_s = 0, gemm_floor_s = 0, weight_gradient = 1;
   double memory_bytes_per_s = 0, kernel_floor_s = 0;
   double attention_flops = 0, attention_backward_flops = 0, attention_floor_s = 0;
@@ -53,6 +63,8 @@ class DeviceTimes {
     double m, n, k, time_s;
   };
   double roofline_s(const GemmShape& shape) const;
+  /// Time of the waves over that of the bare arithmetic at the speed of the largest tile.
+  double waves(const GemmShape& shape) const;
   double measured_s(const std::vector<MeasuredGemm>& points, const GemmShape& shape) const;
 
   double element_bytes_ = 2;

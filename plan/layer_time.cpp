@@ -45,11 +45,21 @@ void add_unfused_attention(const Pricing& p, const StepShape& s, PassTimes& pass
   const double mask = s.attention_dropout ? 1 : 0;
   const double product = p.device.batched_gemm_s(count, seq, seq, d) + p.device.batched_gemm_s(count, seq, d, seq);
   const auto pass_s = [&](double bytes) { return p.device.kernel_floor_s + bytes / p.device.score_bytes_per_s; };
-  const double softmax = pass_s(2 * e * scores);
   const double dropout = s.attention_dropout ? pass_s((2 * e + mask) * scores) : 0;
-  core_s = product + softmax + dropout;
+  const int64_t rows = s.micro_batch * s.heads / s.tensor;
+  if (p.software.fused_softmax_batches > 0 && rows % p.software.fused_softmax_batches == 0) {
+    // The causal kernels read what is below the diagonal.
+    core_s = product + pass_s(1.5 * e * scores) + dropout;
+    pass.backward_input.attention_s += 2 * product + pass_s(2 * e * scores) + dropout;
+  } else {
+    // Cast to fp32, scale, mask, softmax, cast back; each its own kernel, backward likewise.
+    core_s = product + 2 * pass_s((e + 4) * scores) + 3 * pass_s(8 * scores) + dropout;
+    pass.backward_input.attention_s +=
+        2 * product + 2 * pass_s((e + 4) * scores) + 2 * pass_s(8 * scores) + pass_s(12 * scores) + dropout;
+    pass.host_forward_s += 4 * p.software.launch_s.value;
+    pass.host_backward_s += 4 * p.software.launch_s.value;
+  }
   pass.forward.attention_s += core_s;
-  pass.backward_input.attention_s += 2 * product + pass_s(3 * e * scores) + dropout;
 }
 
 void add_flash_attention(const Pricing& p, const StepShape& s, PassTimes& pass, double& core_s) {
@@ -125,20 +135,19 @@ void add_tensor(const Pricing& p, const StepShape& s, PassTimes& pass) {
   const double bytes = p.device.element_bytes() * static_cast<double>(s.tokens()) * static_cast<double>(s.hidden);
   const TensorOverlap overlap = p.software.tensor_overlap;
   const double hidden_share = overlap == TensorOverlap::Pipelined ? 0.75 : 0;  // of each transfer, beside its GEMM
-  double sum_s = p.collectives.time_s(Operation::AllReduce, place, bytes);
-  double again_s = 0;
-  if (s.sequence_parallel) {
-    sum_s = p.collectives.time_s(Operation::ReduceScatter, place, bytes) +
-            p.collectives.time_s(Operation::AllGather, place, bytes);
-    again_s = p.collectives.time_s(Operation::AllGather, place, bytes);
-  }
+  const auto collective_s = [&](Operation operation) {
+    return p.software.collective_s.value + p.collectives.time_s(operation, place, bytes);
+  };
+  double sum_s = s.sequence_parallel ? collective_s(Operation::ReduceScatter) + collective_s(Operation::AllGather)
+                                     : collective_s(Operation::AllReduce);
+  const double again_s = s.sequence_parallel ? collective_s(Operation::AllGather) : 0;
   pass.forward.tensor_s += 2 * sum_s * (1 - hidden_share);
   // Backward: with overlap the sum over tp of a column-parallel layer runs beside its weight gradient.
   const double slow = 1 + p.collectives.contention(place);
   double exposed = 2 * sum_s;
   double gathers = 2 * again_s;
   if (overlap != TensorOverlap::None) {
-    const double beside = s.sequence_parallel ? p.collectives.time_s(Operation::ReduceScatter, place, bytes) : sum_s;
+    const double beside = s.sequence_parallel ? collective_s(Operation::ReduceScatter) : sum_s;
     const double covered = std::min(2 * beside, pass.backward_weight.gemm_s / slow);
     exposed -= covered;
     pass.backward_weight.gemm_s += covered * (slow - 1);
@@ -173,6 +182,10 @@ GroupPlace shard_place(const Pricing& p, const StepShape& s) {
   return place_of(std::min(s.shard_group, s.data), stride, p.devices_per_node, s.ranks());
 }
 
+GroupPlace state_place(const Pricing& p, const StepShape& s) {
+  return s.states == parallel::StateSharding::AllOfData ? data_place(p, s) : shard_place(p, s);
+}
+
 PassTimes layer_times(const Pricing& p, const StepShape& s) {
   const Dims n(s);
   PassTimes pass;
@@ -190,8 +203,8 @@ PassTimes layer_times(const Pricing& p, const StepShape& s) {
   add_tensor(p, s, pass);
   if (s.recompute == RecomputeGranularity::Full) pass.recompute = pass.forward;
   if (s.recompute == RecomputeGranularity::Selective) pass.recompute.attention_s = core_s;
-  pass.host_forward_s = p.software.forward_launches * p.software.launch_s.value;
-  pass.host_backward_s = p.software.backward_launches * p.software.launch_s.value;
+  pass.host_forward_s += p.software.forward_launches * p.software.launch_s.value;
+  pass.host_backward_s += p.software.backward_launches * p.software.launch_s.value;
   return pass;
 }
 

@@ -29,7 +29,8 @@ struct PassTimes {
 
 /// GEMMs (forward TN, input gradient NN, weight gradient NT, b s tokens):
 ///   qkv [bs, (q+2kv)/t, h], projection [bs, h, q/t], expansion [bs, (1|2) f/t, h], contraction [bs, h, f/t].
-/// Attention unfused: 2 (forward) and 4 (backward) batched products, 13 and 19 bytes per score at 16 bit; flash: flops
+/// Attention unfused: 2 (forward) and 4 (backward) batched products, 12 and 17 bytes per score at 16 bit
+/// where softmax is one kernel, 45 and 53 where it is not; flash: flops
 /// over the measured or published rate. tp: two all-reduces of 2bsh forward, two backward, two in a full recompute;
 /// under sequence parallelism each is a reduce-scatter and an all-gather, and the backward gathers twice more.
 PassTimes layer_times(const Pricing& pricing, const StepShape& shape);
@@ -38,9 +39,11 @@ PassTimes embedding_times(const Pricing& pricing, const StepShape& shape);
 /// Final norm, logits, loss.
 PassTimes head_times(const Pricing& pricing, const StepShape& shape);
 
-/// Place of the tp and the dp group of a shape on the machine.
+/// Place of the tp and the dp group of a shape on the machine, of the group that shares weights (ZeRO) and of the one
+/// that shares gradients and states: the same but for hpZ.
 GroupPlace tensor_place(const Pricing& pricing, const StepShape& shape);
 GroupPlace data_place(const Pricing& pricing, const StepShape& shape);
 GroupPlace shard_place(const Pricing& pricing, const StepShape& shape);
+GroupPlace state_place(const Pricing& pricing, const StepShape& shape);
 
 }  // namespace triax::plan

@@ -143,7 +143,6 @@ Prediction predict_full(const io::RunOptions& options, const bench::Hardware& ha
   simulate_step(parallel::make_training_program(program), options.parallel.grid.data, costs, what, result);
   result.traffic = traffic_of(options, hardware, result.simulated->program, costs.table.message_bytes);
   add_memory(options, hardware, what, result);
-  result.assumed = std::move(costs.assumed);
   return result;
 }
 

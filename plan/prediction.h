@@ -74,7 +74,6 @@ struct Prediction {
 
   Traffic traffic;                         ///< Full only
   std::optional<SimulatedStep> simulated;  ///< Full only
-  std::vector<std::string> assumed;        ///< names of the assumed constants that the costs used
 
   double step_s() const { return static_cast<double>(step_ps) * 1e-12; }
   double tokens_per_s() const { return tokens_per_step / step_s(); }
@@ -96,8 +95,8 @@ Prediction predict(const io::RunOptions& options, const bench::Hardware& hardwar
 /// What the run's options ask for and no price knows: one sentence each, for a note beside the prediction.
 std::vector<std::string> unpriced(const io::RunOptions& options);
 
-/// Assumed constants by their effect, largest first; those below `least` (relative) are left out. Prices the step once
-/// for each, by the closed forms.
+/// Assumed constants of the machine (with_defaults of plan/device_time.h) and of this program by their effect, largest
+/// first; those below `least` (relative) are left out. Prices the step once for each, by the closed forms.
 std::vector<AssumedConstant> assumed_that_matter(const io::RunOptions& options, const bench::Hardware& hardware,
                                                  double least = 0.001);
 

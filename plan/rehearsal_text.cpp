@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/units.h"
 #include "comm/group_nodes.h"
 #include "io/options/validate.h"
 #include "io/report/run_directory.h"
@@ -14,8 +15,6 @@ namespace {
 
 using Entries = train::StepCommunication::Entries;
 using comm::Axis;
-
-constexpr double kGiB = 0x1p30;
 
 std::string row(const char* what, const std::string& text) { return fmt::format("{:<11} {}\n", what, text); }
 

@@ -26,6 +26,13 @@ void take_model(const model::ModelConfig& m, int tensor, StepShape& s) {
   s.attention_dropout = m.attention_dropout > 0;
 }
 
+/// Bytes of an update for each parameter: masters (the weights themselves where those are as wide) and moments read and
+/// written, gradients read by the norm and by the update, narrower weights written.
+double update_bytes(const io::OptimizerOptions& o, double weight, double state, double gradient) {
+  const double moments = o.kind == io::OptimizerKind::Adam ? 2 : o.sgd_momentum > 0 ? 1 : 0;
+  return 2 * state * (1 + moments) + 2 * gradient + (weight < state ? weight : 0);
+}
+
 }  // namespace
 
 int64_t recomputed_of_chunk(const parallel::Recompute& recompute, int64_t layers_of_chunk) {
@@ -47,6 +54,7 @@ StepShape shape_of(const io::RunOptions& options) {
   s.schedule = p.schedule;
   s.zero = p.grid.data > 1 ? p.zero_stage : 0;
   s.shard_group = std::max(1, io::shard_group_of(options));
+  if (s.zero == 3 && p.zero_hpz > 1) s.states = parallel::StateSharding::AllOfData;
   s.keep = p.zero_keep;
   s.recompute = p.recompute.granularity;
   const int64_t virtual_stages = int64_t{p.grid.pipeline} * p.chunks;
@@ -64,6 +72,10 @@ StepShape shape_of(const io::RunOptions& options) {
   s.element_bytes = static_cast<int64_t>(size_of(s.dtype));
   s.gradient_bytes = static_cast<int64_t>(size_of(io::state_dtype(options.control.precision)));
   s.gather_bytes = p.zero_stage == 3 && p.zero_quantized_weights ? 1 : s.element_bytes;
+  s.optimizer = options.optimizer.kind;
+  const auto state = static_cast<double>(size_of(io::state_dtype(options.control.precision)));
+  s.optimizer_bytes = update_bytes(options.optimizer, static_cast<double>(s.element_bytes), state,
+                                   static_cast<double>(s.gradient_bytes));
   return s;
 }
 

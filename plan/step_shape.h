@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "io/run_options.h"
+#include "parallel/shard_plan.h"
 
 namespace triax::plan {
 
@@ -22,6 +23,8 @@ struct StepShape {
   bool sequence_parallel = false;
   parallel::ScheduleKind schedule = parallel::ScheduleKind::OneFOneB;
   int zero = 0, shard_group = 1;
+  /// Under hpZ the shard group holds weights alone: gradients are reduced and states cut over all of dp.
+  parallel::StateSharding states = parallel::StateSharding::ShardGroup;
   parallel::KeepGathered keep = parallel::KeepGathered::Forward;
   parallel::RecomputeGranularity recompute = parallel::RecomputeGranularity::None;
   int64_t recomputed_layers = 0;  ///< of each chunk, at most; full recomputation only
@@ -35,6 +38,9 @@ struct StepShape {
   int64_t element_bytes = 2;   ///< of weights and activations
   int64_t gradient_bytes = 4;  ///< of a gradient as it is reduced
   int64_t gather_bytes = 2;    ///< of a weight as it is gathered
+  // Update
+  io::OptimizerKind optimizer = io::OptimizerKind::Adam;
+  double optimizer_bytes = 34;  ///< read and written for each owned parameter in a step, the norm's read included
 
   int64_t tokens() const { return micro_batch * seq; }
   int64_t query_size() const { return heads * head_size; }

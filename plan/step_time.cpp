@@ -15,6 +15,16 @@ double beside(double transfer_s, double compute_s, double contention) {
   return transfer_s - covered + covered * contention;
 }
 
+double gradient_bytes(const Pricing& p, const StepShape& s) {
+  return static_cast<double>(p.software.gradient_bytes > 0 ? p.software.gradient_bytes : s.gradient_bytes);
+}
+
+/// The ranks of dp that hold the same shard of `group`.
+GroupPlace replica_place(const Pricing& p, const StepShape& s, int group) {
+  const int stride = s.order == comm::RankOrder::TpCpDpPp ? s.tensor : s.tensor * s.pipeline;
+  return place_of(s.data / std::max(1, group), stride * group, p.devices_per_node, s.ranks());
+}
+
 /// A gather or reduction of sharded weights, no faster than the program issues it.
 double shard_s(const Pricing& p, Operation operation, const GroupPlace& place, double bytes) {
   const double time = p.collectives.time_s(operation, place, bytes);
@@ -22,31 +32,48 @@ double shard_s(const Pricing& p, Operation operation, const GroupPlace& place, d
   return rate > 0 ? std::max(time, bytes / rate) : time;
 }
 
-/// Gathers and reductions inside the passes.
+/// Gathers and reductions inside the passes: each unit's beside the pass of a layer, alone where nothing is overlapped.
 void add_sharding(const Pricing& p, const StepShape& s, LayerCosts& costs) {
   if (s.zero < 2 || s.data <= 1) return;
-  const GroupPlace place = shard_place(p, s);
-  const double contention = p.collectives.contention(place);
-  const ShapeParameters parameters = parameters_of(s);
-  const auto gradient =
-      static_cast<double>(p.software.gradient_bytes > 0 ? p.software.gradient_bytes : s.gradient_bytes);
-  const double reduce = shard_s(p, Operation::ReduceScatter, place, gradient * parameters.layer);
+  const GroupPlace weights = shard_place(p, s);
+  const GroupPlace states = state_place(p, s);
+  const double word = static_cast<double>(s.vocab) * static_cast<double>(s.hidden) / s.tensor;
+  const ShapeParameters each = parameters_of(s);
+  const auto gather = [&](double parameters) {
+    if (s.zero < 3) return 0.0;
+    return shard_s(p, Operation::AllGather, weights, static_cast<double>(s.gather_bytes) * parameters);
+  };
+  const auto reduce = [&](double parameters) {
+    return shard_s(p, Operation::ReduceScatter, states, gradient_bytes(p, s) * parameters);
+  };
+  const double forward_s = costs.layer.forward.total();
   const double backward_s =
       costs.layer.recompute.total() + costs.layer.backward_input.total() + costs.layer.backward_weight.total();
-  double again = 0;
-  if (s.zero == 3) {
-    const double gather =
-        shard_s(p, Operation::AllGather, place, static_cast<double>(s.gather_bytes) * parameters.layer);
-    costs.gather_forward_s = s.overlap_param_gather ? beside(gather, costs.layer.forward.total(), contention) : gather;
-    costs.gather_first_s = p.collectives.time_s(
-        Operation::AllGather, place, static_cast<double>(s.gather_bytes) * (parameters.layer + parameters.embedding));
-    if (s.keep == parallel::KeepGathered::Forward) again = s.overlap_param_gather ? gather : 0;
-    if (s.keep == parallel::KeepGathered::Forward && !s.overlap_param_gather) costs.gather_backward_s = gather;
+  const auto sticks_out = [](double transfer_s, double compute_s, bool overlapped, double contention) {
+    return overlapped ? beside(transfer_s, compute_s, contention) : transfer_s;
+  };
+  const double of_weights = p.collectives.contention(weights);
+  const double of_states = std::max(of_weights, p.collectives.contention(states));
+  const double own = gather(each.layer);
+  costs.shard_layer.forward_s = sticks_out(own, forward_s, s.overlap_param_gather, of_weights);
+  const double again = s.keep == parallel::KeepGathered::Forward ? own : 0;
+  const double sum = reduce(each.layer);
+  const double hidden = (s.overlap_param_gather ? again : 0) + (s.overlap_grad_reduce ? sum : 0);
+  costs.shard_layer.backward_s = beside(hidden, backward_s, of_states) + again + sum - hidden;
+  // The embedding's backward needs no weights, the head's are there from its forward.
+  costs.shard_head.forward_s = sticks_out(gather(word), forward_s, s.overlap_param_gather, of_weights);
+  costs.shard_head.backward_s = sticks_out(reduce(word), backward_s, s.overlap_grad_reduce, of_states);
+  // From one micro-batch to the next: beside the pass of the layer that came before or comes after.
+  const bool on = p.software.shards_across_passes;
+  costs.shard_embedding.forward_s =
+      sticks_out(gather(each.embedding), backward_s, on && s.overlap_param_gather, of_weights);
+  costs.shard_embedding.backward_s =
+      sticks_out(reduce(each.embedding), forward_s, on && s.overlap_grad_reduce, of_states);
+  costs.shard_edge.forward_s = own - costs.shard_layer.forward_s;
+  if (s.overlap_grad_reduce) {
+    const double without = s.overlap_param_gather ? beside(again, backward_s, of_states) : 0;
+    costs.shard_edge.backward_s = sum - (beside(hidden, backward_s, of_states) - without);
   }
-  const double hidden = again + (s.overlap_grad_reduce ? reduce : 0);
-  costs.gather_backward_s += beside(hidden, backward_s, contention) + (s.overlap_grad_reduce ? 0 : reduce);
-  costs.reduce_last_s =
-      shard_s(p, Operation::ReduceScatter, place, gradient * (parameters.layer + parameters.embedding));
 }
 
 /// One micro-batch on one position.
@@ -75,10 +102,19 @@ PositionTime position_time(const Pricing& p, const StepShape& s, const LayerCost
   };
   add(c.layer, layers);
   t.recompute = again * c.layer.recompute.total();
-  t.gather = layers * (c.gather_forward_s + c.gather_backward_s) + (c.gather_first_s + c.reduce_last_s);
-  t.forward += layers * c.gather_forward_s;
+  const LayerCosts::Unit shards = shard_times(p, s, c, layers, position, s.pipeline);
+  t.gather = shards.forward_s + shards.backward_s;
+  t.forward += shards.forward_s;
   if (position == 0) add(c.embedding, 1);
   if (position == s.pipeline - 1) add(c.head, 1);
+  if (p.software.accumulate_bytes.value > 0 && s.zero < 2) {
+    const auto m = static_cast<double>(s.num_micro_batches);
+    const ShapeParameters each = parameters_of(s);
+    const double own = layers * each.layer + (position == 0 ? each.embedding : 0);
+    const double sum = (m - 1) / m * p.device.bytes_s(p.software.accumulate_bytes.value * own);
+    t.compute += sum;
+    t.weight += sum;
+  }
   const double device = t.total();
   const double both = with_host(p.software, device, host);
   if (both > device) {
@@ -132,8 +168,30 @@ double with_host(const Software& software, double device_s, double host_s) {
   return longer * std::pow(1 + std::pow(std::min(device_s, host_s) / longer, n), 1 / n);
 }
 
+LayerCosts::Unit shard_times(const Pricing& p, const StepShape& s, const LayerCosts& c, double layers, int stage,
+                             int stages) {
+  if (s.zero < 2 || s.data <= 1) return {};
+  const auto m = static_cast<double>(s.num_micro_batches);
+  // Edges of a step, or of every pass of a micro-batch; chunks of a position share them.
+  const double edge = s.pipeline / static_cast<double>(stages) / (p.software.shards_across_passes ? m : 1);
+  LayerCosts::Unit t;
+  t.forward_s = layers * c.shard_layer.forward_s + edge * c.shard_edge.forward_s;
+  t.backward_s = layers * c.shard_layer.backward_s + edge * c.shard_edge.backward_s;
+  if (stage == 0) {
+    t.forward_s += c.shard_embedding.forward_s;
+    t.backward_s += c.shard_embedding.backward_s;
+  }
+  if (stage == stages - 1) {
+    t.forward_s += c.shard_head.forward_s;
+    // On one position the gradients of a tied head are the embedding's.
+    if (!s.tied || s.pipeline > 1) t.backward_s += c.shard_head.backward_s;
+  }
+  if (s.keep == parallel::KeepGathered::Step) t.forward_s /= m;
+  return t;
+}
+
 LayerCosts layer_costs(const Pricing& p, const StepShape& s) {
-  LayerCosts costs{layer_times(p, s), embedding_times(p, s), head_times(p, s)};
+  LayerCosts costs{layer_times(p, s), embedding_times(p, s), head_times(p, s), {}, {}, {}, {}};
   add_sharding(p, s, costs);
   return costs;
 }
@@ -151,39 +209,43 @@ double message_time(const Pricing& p, const StepShape& s) {
 
 double reduce_time(const Pricing& p, const StepShape& s, double parameters) {
   if (s.data <= 1) return 0;
-  const double bytes =
-      parameters * static_cast<double>(p.software.gradient_bytes > 0 ? p.software.gradient_bytes : s.gradient_bytes);
-  const GroupPlace all = data_place(p, s);
-  if (s.zero == 0) return p.collectives.time_s(Operation::AllReduce, all, bytes);
-  const GroupPlace group = shard_place(p, s);
+  const double bytes = parameters * gradient_bytes(p, s);
+  if (s.zero == 0) return p.collectives.time_s(Operation::AllReduce, data_place(p, s), bytes);
+  const GroupPlace group = state_place(p, s);
   const int replicas = s.data / std::max(1, group.ranks);
   const double scatter = s.zero == 1 ? p.collectives.time_s(Operation::ReduceScatter, group, bytes) : 0;
   if (replicas <= 1) return scatter;
-  const GroupPlace across = place_of(replicas, s.tensor * group.ranks, p.devices_per_node, s.ranks());
+  const GroupPlace across = replica_place(p, s, group.ranks);
   return scatter + p.collectives.time_s(Operation::AllReduce, across, bytes / group.ranks);
 }
 
 double gather_time(const Pricing& p, const StepShape& s, double parameters) {
-  if (s.zero < 1 || s.zero > 2 || s.data <= 1) return 0;
-  return p.collectives.time_s(Operation::AllGather, shard_place(p, s),
-                              parameters * static_cast<double>(s.gather_bytes));
+  if (s.zero < 1 || s.data <= 1) return 0;
+  const GroupPlace group = shard_place(p, s);
+  if (s.zero < 3) {
+    return p.collectives.time_s(Operation::AllGather, group, parameters * static_cast<double>(s.gather_bytes));
+  }
+  if (s.states == parallel::StateSharding::ShardGroup) return 0;
+  const GroupPlace across = replica_place(p, s, group.ranks);
+  return p.collectives.time_s(Operation::AllGather, across,
+                              parameters * static_cast<double>(s.element_bytes) / group.ranks);
 }
 
 double optimizer_time(const Pricing& p, const StepShape& s, double parameters) {
-  const double owned = s.zero >= 1 ? parameters / std::max(1, shard_place(p, s).ranks) : parameters;
-  if (p.device.has_kernel("adamw")) {
+  const double owned = s.zero >= 1 ? parameters / std::max(1, state_place(p, s).ranks) : parameters;
+  const char* const update = s.optimizer == io::OptimizerKind::Adam ? "adamw" : "sgd";
+  if (p.device.has_kernel(update)) {
     // Gradients of matrices are not zeroed: the first product of a step overwrites them, or the first bucket does.
-    return p.device.kernel_s("adamw", 1, owned) + p.device.kernel_s("sum_of_squares", 1, owned);
+    return p.device.kernel_s(update, 1, owned) + p.device.kernel_s("sum_of_squares", 1, owned);
   }
-  return owned * p.software.optimizer_bytes.value / p.device.optimizer_bytes_per_s + p.device.kernel_floor_s;
+  const double bytes = p.software.optimizer_bytes.value > 0 ? p.software.optimizer_bytes.value : s.optimizer_bytes;
+  return owned * bytes / p.device.optimizer_bytes_per_s + p.device.kernel_floor_s;
 }
 
 double tied_time(const Pricing& p, const StepShape& s) {
   if (!s.tied || s.pipeline <= 1) return 0;
   const int stride = (s.order == comm::RankOrder::TpCpDpPp ? s.tensor * s.data : s.tensor) * (s.pipeline - 1);
-  const double bytes =
-      static_cast<double>(s.vocab) * static_cast<double>(s.hidden) / s.tensor *
-      static_cast<double>(p.software.gradient_bytes > 0 ? p.software.gradient_bytes : s.gradient_bytes);
+  const double bytes = static_cast<double>(s.vocab) * static_cast<double>(s.hidden) / s.tensor * gradient_bytes(p, s);
   const bool across = stride >= p.devices_per_node;
   return p.collectives.time_s(Operation::AllReduce, {2, across ? 2 : 1, std::min(p.devices_per_node, s.ranks())},
                               bytes);

@@ -10,9 +10,18 @@ namespace triax::plan {
 /// every pipeline depth and number of micro-batches.
 struct LayerCosts {
   PassTimes layer, embedding, head;
-  /// Exposed gathers and reductions of ZeRO 2 and 3: of each layer, and once in a pass for what nothing precedes.
-  double gather_forward_s = 0, gather_backward_s = 0, gather_first_s = 0, reduce_last_s = 0;
+  /// Exposed gathers (forward) and gathers and reductions (backward) of ZeRO 2 and 3.
+  struct Unit {
+    double forward_s = 0, backward_s = 0;
+  };
+  Unit shard_layer, shard_embedding, shard_head;
+  Unit shard_edge;  ///< more for the first gather and the last reduction, which nothing runs beside
 };
+/// Exposed gathers and reductions of one micro-batch on `layers` layers of position or chunk `stage` of `stages`;
+/// what stands at the edges of a step is spread over its micro-batches. ZeRO 3 that keeps weights over the step
+/// gathers once.
+LayerCosts::Unit shard_times(const Pricing& pricing, const StepShape& shape, const LayerCosts& costs, double layers,
+                             int stage, int stages);
 LayerCosts layer_costs(const Pricing& pricing, const StepShape& shape);
 
 /// Where a step's time goes on its critical stage; the parts sum to step_s.
@@ -42,6 +51,7 @@ double with_host(const Software& software, double device_s, double host_s);
 /// Seconds of one message between neighbouring stages.
 double message_time(const Pricing& pricing, const StepShape& shape);
 /// Seconds of the reduction of `parameters` gradients over dp, of the gather of as many weights, both once a step.
+/// Under hpZ weights go from their owners to the shards: an all-gather over the replicas of a shard.
 double reduce_time(const Pricing& pricing, const StepShape& shape, double parameters);
 double gather_time(const Pricing& pricing, const StepShape& shape, double parameters);
 /// Norm and update of what one rank owns of `parameters`.

@@ -19,7 +19,6 @@ std::vector<std::string> unpriced(const io::RunOptions& options) {
   }
   if (p.fixed_reduction_order) note("fixed-reduction-order", "the default order");
   if (p.grad_sync == io::GradSync::ParameterServer) note("grad-sync parameter-server", "an all-reduce");
-  if (options.optimizer.kind != io::OptimizerKind::Adam) note("optimizer sgd", "AdamW");
   return notes;
 }
 

@@ -5,7 +5,9 @@
 #include <array>
 #include <cmath>
 #include <filesystem>
+#include <map>
 
+#include "base/units.h"
 #include "model/memory_formulas.h"
 #include "parallel/simulator.h"
 #include "plan/papers/csv.h"
@@ -16,22 +18,17 @@ namespace {
 
 using parallel::ScheduleKind;
 
-constexpr double kGiB = 1073741824.0;
-
 PaperLine closed(const std::string& preset, std::string series, std::string x, const char* unit, double published,
                  double predicted, const char* source) {
-  PaperLine line;
-  line.preset = preset;
-  line.id = fmt::format("{}/{}/{}", preset, series, x);
-  line.series = std::move(series);
-  line.x = std::move(x);
-  line.unit = unit;
-  line.kind = published > 0 ? PaperKind::ClosedForm : PaperKind::Unpublished;
-  line.published = published;
-  line.predicted = predicted;
-  line.certainty = std::string(1, 'B');
-  line.source = source;
-  return line;
+  return paper_line(PaperKind::ClosedForm, preset, std::move(series), std::move(x), unit, published, predicted, source);
+}
+
+/// Rows of a table of `directory`; none where it is not there.
+CsvFile table_of(const std::string& directory, const char* name) {
+  CsvFile file;
+  const std::string path = fmt::format("{}/{}", directory, name);
+  if (!directory.empty() && std::filesystem::exists(path)) read_csv(path, file);
+  return file;
 }
 
 /// 16-bit Adam with 16-bit gradients, ZeRO's 2 + 2 + 12 bytes, in units of 1e9 bytes.
@@ -51,36 +48,40 @@ PaperLine zero_cell(const std::string& model, int64_t d, const std::string& stag
 PaperPreset zero_table1(const std::string& directory) {
   PaperPreset preset{
       "zero19-table1", "Rajbhandari 2019 Table 1: GB of model states per device", {}, "one unit of the last digit"};
-  const std::string path = fmt::format("{}/zero2019_table1_memory.csv", directory);
-  if (!directory.empty() && std::filesystem::exists(path)) {
-    CsvFile file;
-    read_csv(path, file);
-    for (const CsvRow& r : file.rows) {
-      preset.lines.push_back(
-          zero_cell(r.text("model"), r.integer("dp_degree"), r.text("stage"), r.number("gb_per_device_printed")));
-    }
-    return preset;
+  const CsvFile table = table_of(directory, "zero2019_table1_memory.csv");
+  for (const CsvRow& r : table.rows) {
+    preset.lines.push_back(
+        zero_cell(r.text("model"), r.integer("dp_degree"), r.text("stage"), r.number("gb_per_device_printed")));
   }
-  for (const auto& [stage, printed] :
-       {std::pair{"Pos", std::array{31.4, 536.0, 4187.0}}, std::pair{"Pos+g", std::array{16.6, 284.0, 2218.0}},
-        std::pair{"Pos+g+p", std::array{1.88, 32.0, 250.0}}}) {
-    preset.lines.push_back(zero_cell("7.5B", 64, stage, printed[0]));
-    preset.lines.push_back(zero_cell("128B", 64, stage, printed[1]));
-    preset.lines.push_back(zero_cell("1T", 64, stage, printed[2]));
+  if (!table.rows.empty()) return preset;
+  for (const auto& [stage, printed] : {std::pair{"Pos", 31.4}, std::pair{"Pos+g", 16.6}, std::pair{"Pos+g+p", 1.88}}) {
+    preset.lines.push_back(zero_cell("7.5B", 64, stage, printed));
   }
   return preset;
 }
 
-PaperPreset zero_table2() {
+/// "7.6B", "0.5T" in units of 1e9.
+double billions_of(const std::string& text) {
+  return text.empty() ? 0 : std::stod(text) * (text.back() == 'T' ? 1000 : 1);
+}
+
+PaperPreset zero_table2(const std::string& directory) {
   PaperPreset preset{
       "zero19-table2", "Rajbhandari 2019 Table 2: largest model in 32 GB, 64 replicas", {}, "last digit"};
-  const std::array<double, 4> at_one{2, 7.6, 14.4, 128};  // theory, billions; proportional to model parallelism
   const char* const names[] = {"baseline", "Pos", "Pos+g", "Pos+g+p"};
+  std::map<int, std::array<double, 4>> printed{
+      {1, {2, 7.6, 14.4, 128}}};  // theory, 1e9 parameters, by model parallelism
+  const CsvFile table = table_of(directory, "zero2019_table2_max_model.csv");
+  for (const CsvRow& r : table.rows) {
+    for (size_t stage = 0; stage < 4; ++stage) {
+      printed[static_cast<int>(r.integer("mp"))][stage] = billions_of(r.text(fmt::format("theory_{}", names[stage])));
+    }
+  }
   for (const int mp : {1, 2, 4, 8, 16}) {
     for (int stage = 0; stage <= 3; ++stage) {
-      const double bytes = zero_gb(1e9, stage, 64) * 1e9 / 1e9;  // per parameter
+      const double bytes = zero_gb(1e9, stage, 64);  // of a parameter
       preset.lines.push_back(closed(preset.name, names[stage], fmt::format("mp {}", mp), "1e9 parameters",
-                                    mp * at_one[static_cast<size_t>(stage)], mp * 32 / bytes,
+                                    printed[mp][static_cast<size_t>(stage)], mp * 32 / bytes,
                                     "arXiv 1910.02054 Table 2, theory"));
     }
   }
@@ -129,14 +130,15 @@ double layer_bytes(const KorthikantiModel& m, parallel::SequenceParallel sp, boo
   return static_cast<double>(scores ? a.total() : a.hidden + a.inner);
 }
 
-PaperPreset korthikanti_figure1() {
+PaperPreset korthikanti_figure1(const std::string& directory) {
   PaperPreset preset{"korthikanti22-fig1", "Korthikanti 2022 Figure 1: GiB of the first stage", {}, "4 decimals"};
-  const std::array<double, 3> printed[] = {{45.5625, 59.25, 9.5625},
-                                           {45.5625, 66.84375, 12.3515625},
-                                           {31.640625, 114.0234375, 23.076171875},
-                                           {32.958984375, 131.25, 26.5625}};
-  for (size_t i = 0; i < 4; ++i) {
-    const KorthikantiModel& m = kModels[i];
+  std::map<std::string, std::array<double, 3>> printed{{"175B", {45.5625, 66.84375, 12.3515625}}};
+  const CsvFile table = table_of(directory, "korthikanti2022_fig1_memory_gib.csv");
+  for (const CsvRow& r : table.rows) {
+    printed[r.text("model")] = {r.number("params_opt_gib"), r.number("activations_tp_baseline_gib"),
+                                r.number("activations_selseq_gib")};
+  }
+  for (const KorthikantiModel& m : kModels) {
     const double p = m.pipeline;
     const auto h = static_cast<double>(m.hidden);
     const double states = 18.0 * 12 * static_cast<double>(m.layers) * h * h / (8 * p) / kGiB;
@@ -148,22 +150,22 @@ PaperPreset korthikanti_figure1() {
     const char* const what[] = {"parameters and optimizer", "activations, baseline",
                                 "activations, selective + sequence"};
     for (size_t k = 0; k < 3; ++k) {
-      preset.lines.push_back(closed(preset.name, m.name, what[k], "GiB", printed[i][k], predicted[k],
+      preset.lines.push_back(closed(preset.name, m.name, what[k], "GiB", printed[m.name][k], predicted[k],
                                     "arXiv 2205.05198 Figure 1, as Calculon's validation has it"));
     }
   }
   return preset;
 }
 
-PaperPreset korthikanti_figure7() {
+PaperPreset korthikanti_figure7(const std::string& directory) {
   PaperPreset preset{
       "korthikanti22-fig7", "Korthikanti 2022 Figure 7: activations in % of the tp baseline", {}, "0.15 points"};
-  const std::array<double, 4> printed[] = {{66.84, 49.42, 16.18, 7.64},
-                                           {62.04, 56.53, 18.49, 8.71},
-                                           {58.31, 62.04, 20.27, 9.42},
-                                           {58.31, 62.04, 20.27, 9.42}};
-  for (size_t i = 0; i < 4; ++i) {
-    const KorthikantiModel& m = kModels[i];
+  std::map<std::string, std::array<double, 4>> printed{{"175B", {62.04, 56.53, 18.49, 8.71}}};
+  const CsvFile table = table_of(directory, "korthikanti2022_fig7_activation_pct.csv");
+  for (const CsvRow& r : table.rows) {
+    printed[r.text("model")] = {r.number("seq_pct"), r.number("sel_pct"), r.number("seqsel_pct"), r.number("full_pct")};
+  }
+  for (const KorthikantiModel& m : kModels) {
     const double base = layer_bytes(m, parallel::SequenceParallel::No, true);
     const double full = 2.0 * 2048 * static_cast<double>(m.micro_batch * m.hidden);
     const double predicted[] = {layer_bytes(m, parallel::SequenceParallel::Yes, true) / base,
@@ -171,7 +173,7 @@ PaperPreset korthikanti_figure7() {
                                 layer_bytes(m, parallel::SequenceParallel::Yes, false) / base, full / base};
     const char* const what[] = {"sequence", "selective", "selective + sequence", "full"};
     for (size_t k = 0; k < 4; ++k) {
-      preset.lines.push_back(closed(preset.name, m.name, what[k], "%", printed[i][k], 100 * predicted[k],
+      preset.lines.push_back(closed(preset.name, m.name, what[k], "%", printed[m.name][k], 100 * predicted[k],
                                     "arXiv 2205.05198 Figure 7, read by Calculon"));
     }
   }
@@ -187,16 +189,12 @@ PaperPreset korthikanti_utilization(const std::string& directory) {
     double layers, hidden, batch, gpus, time_s, mfu, hfu;
   };
   std::vector<Row> rows{{"22B", 48, 6144, 4, 8, 1.10, 41.5, 43.7}};
-  const std::string path = fmt::format("{}/korthikanti2022_tables3_5.csv", directory);
-  if (!directory.empty() && std::filesystem::exists(path)) {
-    rows.clear();
-    CsvFile file;
-    read_csv(path, file);
-    for (const CsvRow& r : file.rows) {
-      if (r.number("mfu_pct") <= 0) continue;
-      rows.push_back({r.text("model"), r.number("layers"), r.number("hidden"), r.number("global_batch"),
-                      r.number("gpus"), r.number("iter_time_s"), r.number("mfu_pct"), r.number("hfu_pct")});
-    }
+  const CsvFile table = table_of(directory, "korthikanti2022_tables3_5.csv");
+  if (!table.rows.empty()) rows.clear();
+  for (const CsvRow& r : table.rows) {
+    if (r.number("mfu_pct") <= 0) continue;
+    rows.push_back({r.text("model"), r.number("layers"), r.number("hidden"), r.number("global_batch"), r.number("gpus"),
+                    r.number("iter_time_s"), r.number("mfu_pct"), r.number("hfu_pct")});
   }
   for (const Row& r : rows) {
     const double s = 2048;
@@ -237,26 +235,20 @@ double bubble_of(const BubbleRow& row, ScheduleKind kind) {
 
 PaperPreset zero_bubble_table5(const std::string& directory) {
   PaperPreset preset{"zerobubble23-table5", "Qi 2023 Table 5: bubble rates from the times of Table 9", {}, ""};
-  std::vector<BubbleRow> rows{
-      {"zb_1.5B_24", 8, 24, 3, 18.522, 18.086, 9.337, 0.601, {0.2431, 0.1055, 0.1585, 0.1083}},
-      {"zb_14.6B_48", 16, 48, 3, 11.347, 11.248, 8.132, 0.377, {0.2552, 0.1104, 0.1397, 0.0672}}};
-  const std::string path = fmt::format("{}/zerobubble_tables_4_5_9.csv", directory);
-  if (!directory.empty() && std::filesystem::exists(path)) {
-    rows.clear();
-    CsvFile file;
-    read_csv(path, file);
-    for (const CsvRow& r : file.rows) {
-      rows.push_back(
-          {r.text("id"),
-           static_cast<int>(r.integer("p")),
-           static_cast<int>(r.integer("m")),
-           static_cast<int>(r.integer("1F1B-I chunks per device (one layer each)", 1)),
-           r.number("T_F_ms"),
-           r.number("T_B_ms"),
-           r.number("T_W_ms"),
-           r.number("T_comm_ms"),
-           {r.number("bubble_1F1B"), r.number("bubble_1F1B-I"), r.number("bubble_ZB-H1"), r.number("bubble_ZB-H2")}});
-    }
+  std::vector<BubbleRow> rows{{"zb_1.5B_24", 8, 24, 3, 18.522, 18.086, 9.337, 0.601, {0.2431, 0.1055, 0.1585, 0.1083}}};
+  const CsvFile table = table_of(directory, "zerobubble_tables_4_5_9.csv");
+  if (!table.rows.empty()) rows.clear();
+  for (const CsvRow& r : table.rows) {
+    rows.push_back(
+        {r.text("id"),
+         static_cast<int>(r.integer("p")),
+         static_cast<int>(r.integer("m")),
+         static_cast<int>(r.integer("1F1B-I chunks per device (one layer each)", 1)),
+         r.number("T_F_ms"),
+         r.number("T_B_ms"),
+         r.number("T_W_ms"),
+         r.number("T_comm_ms"),
+         {r.number("bubble_1F1B"), r.number("bubble_1F1B-I"), r.number("bubble_ZB-H1"), r.number("bubble_ZB-H2")}});
   }
   const std::pair<const char*, ScheduleKind> kinds[] = {{"1F1B", ScheduleKind::OneFOneB},
                                                         {"1F1B-I", ScheduleKind::Interleaved},
@@ -275,8 +267,8 @@ PaperPreset zero_bubble_table5(const std::string& directory) {
 }  // namespace
 
 std::vector<PaperPreset> closed_form_presets(const std::string& directory) {
-  return {zero_table1(directory),       zero_table2(),         zero_figure1(),
-          korthikanti_figure1(),        korthikanti_figure7(), korthikanti_utilization(directory),
+  return {zero_table1(directory),         zero_table2(directory),         zero_figure1(),
+          korthikanti_figure1(directory), korthikanti_figure7(directory), korthikanti_utilization(directory),
           zero_bubble_table5(directory)};
 }
 

@@ -57,7 +57,7 @@ void mark_fitted(std::vector<PaperRun>& runs) {
       run.fitted = std::abs(third - std::round(third)) < 1e-9;
       continue;
     }
-    run.fitted = run.published > 0 && run.metric != Metric::Normalised &&
+    run.fitted = run.published > 0 && run.metric != Metric::Estimated &&
                  (kLarge.contains(run.preset) ? in_fit(run.id) : fitted_ids().contains(run.id));
   }
 }

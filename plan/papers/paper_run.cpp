@@ -16,7 +16,7 @@ const char* unit_of(Metric metric) {
       return "ms";
     case Metric::AllReduce:
       return "us";
-    case Metric::Normalised:
+    case Metric::Estimated:
       return "relative";
   }
   return "";
@@ -48,8 +48,12 @@ double figure_of(const PaperRun& run, const StepTime& step, const LayerCosts& co
       return step_flops_of(run.shape, FlopCount::Hardware) / step.step_s / ranks * 1e-12;
     case Metric::TflopsModel:
       return step_flops_of(run.shape, FlopCount::Model) / step.step_s / ranks * 1e-12;
+    case Metric::Estimated: {
+      const auto batch = static_cast<double>(run.batch);
+      const double passes = batch / static_cast<double>(run.shape.micro_batch) + run.stages - 1;
+      return batch / (passes * step.step_s);
+    }
     case Metric::SequencesPerS:
-    case Metric::Normalised:
       return static_cast<double>(run.shape.global_batch()) / step.step_s;
     case Metric::ForwardMs:
       return 1e3 * layer.forward.total();

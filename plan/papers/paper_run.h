@@ -16,7 +16,7 @@ enum class Metric {
   ForwardMs,      ///< of one layer
   BackwardMs,     ///< of one layer, recomputation included
   AllReduce,      ///< microseconds of one all-reduce of `bytes` over t ranks
-  Normalised,     ///< throughput against the first run of the series
+  Estimated,      ///< B / ((B/b + p - 1) t) with the time t of one micro-batch, against the first run of the series
 };
 const char* unit_of(Metric metric);
 
@@ -26,6 +26,8 @@ struct PaperRun {
   StepShape shape;
   Metric metric = Metric::Seconds;
   double bytes = 0;      ///< Metric::AllReduce
+  int64_t batch = 0;     ///< Metric::Estimated: B
+  int stages = 1;        ///< Metric::Estimated: p
   double published = 0;  ///< 0: no published number at hand
   std::string certainty, source;
   bool fitted = false;  ///< in the rows that constants were fitted on

@@ -63,11 +63,11 @@ void add_table1(std::vector<PaperRun>& runs) {
     Point point;
   };
   // 39B and 1T: section 5.1 says interleaved where the script names no virtual stages; two chunks are the least.
-  const Row rows[] = {{1.7, {"m21t1_1.7", "", "", 24, 2304, 24, 1, 1, 32, 1, 16, 512, 137}},
+  const Row rows[] = {{1.7, {"m21t1_1.7", "", "", 24, 2304, 24, 1, 1, 32, 1, 16, 512}},
                       {3.6, {"m21t1_3.6", "", "", 30, 3072, 32, 2, 1, 32, 1, 16, 512}},
-                      {7.5, {"m21t1_7.5", "", "", 36, 4096, 32, 4, 1, 32, 1, 16, 512, 142}},
+                      {7.5, {"m21t1_7.5", "", "", 36, 4096, 32, 4, 1, 32, 1, 16, 512}},
                       {18.4, {"m21t1_18.4", "", "", 40, 6144, 48, 8, 1, 32, 1, 8, 1024}},
-                      {39.1, {"m21t1_39.1", "", "", 48, 8192, 64, 8, 2, 32, 2, 4, 1536, 138}},
+                      {39.1, {"m21t1_39.1", "", "", 48, 8192, 64, 8, 2, 32, 2, 4, 1536}},
                       {76.1, {"m21t1_76.1", "", "", 60, 10240, 80, 8, 4, 32, 3, 2, 1792}},
                       {145.6, {"m21t1_145.6", "", "", 80, 12288, 96, 8, 8, 24, 2, 2, 2304, 148}},
                       {310.1, {"m21t1_310.1", "", "", 96, 16384, 128, 8, 16, 15, 2, 1, 2160}},
@@ -90,9 +90,9 @@ void add_table2(std::vector<PaperRun>& runs) {
   };
   const Row rows[] = {
       {{"m21t2_zero3_174.6_384", "zero3", "174.6B on 384", 96, 12288, 96, 1, 1, 384, 1, 4, 1536, 144}, true},
-      {{"m21t2_zero3_529.6_1120", "zero3", "529.6B on 1120", 105, 20480, 128, 1, 1, 1120, 1, 2, 2240, 98}, true},
+      {{"m21t2_zero3_529.6_1120", "zero3", "529.6B on 1120", 105, 20480, 128, 1, 1, 1120, 1, 2, 2240}, true},
       {{"m21t2_ptdp_174.6_384", "ptdp", "174.6B on 384", 96, 12288, 96, 8, 12, 4, 1, 1, 1536, 153}, false},
-      {{"m21t2_ptdp_529.6_560", "ptdp", "529.6B on 560", 105, 20480, 128, 8, 35, 2, 1, 1, 2240, 171}, false}};
+      {{"m21t2_ptdp_529.6_560", "ptdp", "529.6B on 560", 105, 20480, 128, 8, 35, 2, 1, 1, 2240}, false}};
   for (const Row& row : rows) {
     PaperRun run = megatron21("megatron21-table2", row.point);
     run.certainty.assign(1, 'A');
@@ -106,39 +106,37 @@ void add_table2(std::vector<PaperRun>& runs) {
   }
 }
 
-/// Figures 7 and 8: one device; (b'/b + p - 1)(f + b) for p 8.
+/// Figure 7: one device. Figure 8: its times in equation 1, (b'/b + p - 1)(f + b), for p = 8.
 void add_fig7_fig8(std::vector<PaperRun>& runs) {
-  const double seven[] = {68, 78, 86, 89, 91};
-  const double eight[2][5] = {{1, 1.09, 1.09, 0.95, 0.75}, {1, 1.13, 1.21, 1.19, 1.11}};
   for (int i = 0; i < 5; ++i) {
     const int64_t b = int64_t{1} << i;
     const std::string x = fmt::format("micro_batch {}", b);
-    runs.push_back(megatron21(
-        "megatron21-fig7", {fmt::format("m21f7_single_{}", b), "single", x, 4, 4096, 128, 1, 1, 1, 1, b, b, seven[i]}));
+    runs.push_back(megatron21("megatron21-fig7", {fmt::format("m21f7_single_{}", b), "single", x, 4, 4096, 128, 1, 1, 1,
+                                                  1, b, b, b == 4 ? 86.0 : 0}));
   }
   for (int series = 0; series < 2; ++series) {
     const int64_t batch = series == 0 ? 128 : 512;
     for (int i = 0; i < 5; ++i) {
       const int64_t b = int64_t{1} << i;
-      PaperRun run = megatron21(
-          "megatron21-fig8", {fmt::format("m21f8_bs{}_{}", batch, b), fmt::format("bs{}", batch),
-                              fmt::format("micro_batch {}", b), 4, 4096, 128, 8, 8, 1, 1, b, batch, eight[series][i]});
-      run.metric = Metric::Normalised;
-      run.shape.scatter_gather = false;
+      PaperRun run = megatron21("megatron21-fig8", {fmt::format("m21f8_bs{}_{}", batch, b), fmt::format("bs{}", batch),
+                                                    fmt::format("micro_batch {}", b), 4, 4096, 128, 1, 1, 1, 1, b, b});
+      run.metric = Metric::Estimated;
+      run.batch = batch;
+      run.stages = 8;
       runs.push_back(std::move(run));
     }
   }
 }
 
 void add_fig11_fig12(std::vector<PaperRun>& runs) {
-  const double eleven[2][4] = {{165, 142, 121, 87}, {175, 169, 166, 161}};
   for (int series = 0; series < 2; ++series) {
     const int64_t batch = series == 0 ? 8 : 128;
     for (int i = 0; i < 4; ++i) {
       const int p = 1 << i;
+      const double published = batch == 8 && p == 8 ? 87 : batch == 128 && p == 1 ? 175 : 0;
       runs.push_back(megatron21("megatron21-fig11",
                                 {fmt::format("m21f11_bs{}_{}", batch, p), fmt::format("bs{}", batch),
-                                 fmt::format("pp {}", p), 3 * p, 20480, 128, 8, p, 1, 1, 1, batch, eleven[series][i]}));
+                                 fmt::format("pp {}", p), 3 * p, 20480, 128, 8, p, 1, 1, 1, batch, published}));
     }
   }
   for (const int chunks : {1, 4}) {
@@ -152,11 +150,8 @@ void add_fig11_fig12(std::vector<PaperRun>& runs) {
 }
 
 void add_fig13_to_fig15(std::vector<PaperRun>& runs) {
-  const double fourteen[] = {148, 141, 129, 114, 90};
-  const double fifteen[] = {103, 88, 71, 38, 22};
   for (int i = 1; i <= 5; ++i) {
     const int n = 1 << i;
-    const auto index = static_cast<size_t>(i - 1);
     for (const int64_t batch : {32, 128, 512}) {
       const std::string series = fmt::format("bs{}", batch);
       const auto add = [&](int figure, const char* axes, int64_t hidden, int64_t heads, int t, int p, int d, double y) {
@@ -168,8 +163,8 @@ void add_fig13_to_fig15(std::vector<PaperRun>& runs) {
                         fmt::format("{} {},{}", axes, first, second), 32, hidden, heads, t, p, d, 1, 1, batch, y}));
       };
       if (batch != 512) add(13, "pp,tp", 20480, 128, 64 / n, n, 1, 0);
-      if (batch != 128 && batch >= 64 / n) add(14, "pp,dp", 3840, 32, 1, n, 64 / n, batch == 512 ? fourteen[index] : 0);
-      add(15, "tp,dp", 3840, 32, n, 1, 64 / n, batch == 128 ? fifteen[index] : 0);
+      if (batch != 128 && batch >= 64 / n) add(14, "pp,dp", 3840, 32, 1, n, 64 / n, batch == 512 && n == 2 ? 148 : 0);
+      add(15, "tp,dp", 3840, 32, n, 1, 64 / n, batch == 128 && n == 8 ? 71 : 0);
     }
   }
 }
@@ -278,7 +273,7 @@ bool same_configuration(const PaperRun& a, const PaperRun& b) {
     return std::make_tuple(s.layers, s.hidden, s.tensor, s.pipeline, s.data, s.chunks, s.micro_batch,
                            s.num_micro_batches, s.recompute, s.scatter_gather, s.sequence_parallel, s.zero);
   };
-  return a.preset == b.preset && a.metric == b.metric && key(x) == key(y);
+  return a.preset == b.preset && a.metric == b.metric && a.batch == b.batch && key(x) == key(y);
 }
 
 }  // namespace

@@ -24,6 +24,9 @@ void recompute_all(StepShape& s) {
   s.recomputed_layers = s.layers;
 }
 
+/// DeepSpeed's pipeline sends each message in t parts (runtime/pipe/engine.py, is_pipe_partitioned).
+bool partitioned(const StepShape& s) { return s.pipeline > 1 && s.tensor > 1; }
+
 PaperRun run_of(const CsvRow& row, const char* preset, const char* machine, const char* software) {
   PaperRun run;
   run.id = row.text("id");
@@ -88,10 +91,16 @@ void read_megatron21_figures(const CsvFile& file, std::vector<PaperRun>& runs) {
     if (row.text("recompute") != "none" && row.text("recompute") != "off") recompute_all(run.shape);
     const bool plain = run.series.find("unopt") != std::string::npos || run.series.find("no") == 0;
     run.shape.scatter_gather = run.shape.pipeline > 1 && run.shape.tensor > 1 && !(figure == 18 && plain);
-    if (figure == 7 || figure == 8) run.shape.scatter_gather = false;
     run.metric = row.text("unit").starts_with("TFLOP")  ? Metric::Tflops
-                 : row.text("unit").starts_with("norm") ? Metric::Normalised
+                 : row.text("unit").starts_with("norm") ? Metric::Estimated
                                                         : Metric::SequencesPerS;
+    if (run.metric == Metric::Estimated) {  // by equation 1 from times of one device
+      run.batch = row.integer("global_batch");
+      run.stages = run.shape.pipeline;
+      run.shape.tensor = run.shape.pipeline = run.shape.data = run.shape.shard_group = 1;
+      run.shape.num_micro_batches = 1;
+      run.shape.scatter_gather = false;
+    }
     run.published = row.number("y");
     runs.push_back(std::move(run));
   }
@@ -176,6 +185,7 @@ void read_mtnlg(const CsvFile& file, std::vector<PaperRun>& runs) {
     PaperRun run = run_of(row, "mtnlg-530b", "a100-80gb", "megatron-deepspeed");
     run.x = row.text("gpus") + " GPUs";
     run.shape.vocab = 50272;
+    run.shape.scatter_gather = partitioned(run.shape);
     recompute_all(run.shape);
     run.published = row.number("iter_time_s");
     runs.push_back(std::move(run));
@@ -189,6 +199,7 @@ void read_vtrain(const CsvFile& file, VTrainNodes nodes, std::vector<PaperRun>& 
     PaperRun run = run_of(row, preset, machine, "megatron-deepspeed");
     // On one node a layer more costs what forward and backward cost: those runs did not recompute.
     if (nodes == VTrainNodes::Many) recompute_all(run.shape);
+    run.shape.scatter_gather = partitioned(run.shape);
     run.published = 1e-3 * row.number("iter_time_ms");
     runs.push_back(std::move(run));
   }

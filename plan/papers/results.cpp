@@ -1,11 +1,14 @@
 #include "plan/papers/results.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
 
 #include "base/error.h"
+#include "plan/sweep/statistics.h"
 
 namespace triax::plan {
 namespace {
@@ -22,7 +25,15 @@ const std::map<std::string, std::string>& goals() {
   return kGoals;
 }
 
-/// NCCL's table by itself: a curve for each group through every third size.
+/// Whether constants of the machine's links were fitted, so that formulas price its collectives.
+bool has_fitted_links(const PaperRun& run) {
+  const auto& all = paper_constants();
+  return std::any_of(all.begin(), all.end(), [&](const PaperConstant& c) {
+    return c.name == "collective_base_s" && c.origin == bench::Origin::Fitted && applies(c, run);
+  });
+}
+
+/// A curve for each group through every third size.
 double curve_us(const std::vector<PaperRun>& runs, const PaperRun& run) {
   std::vector<std::pair<double, double>> points;
   for (const PaperRun& other : runs) {
@@ -42,7 +53,8 @@ PaperLine line_of(const std::vector<PaperRun>& runs, const PaperRun& run) {
   line.unit = unit_of(run.metric);
   line.kind = run.published > 0 ? PaperKind::Prediction : PaperKind::Unpublished;
   line.published = run.published;
-  line.predicted = run.metric == Metric::AllReduce ? curve_us(runs, run) : predict(run, paper_constants()).figure;
+  const bool by_curve = run.metric == Metric::AllReduce && !has_fitted_links(run);
+  line.predicted = by_curve ? curve_us(runs, run) : predict(run, paper_constants()).figure;
   line.fitted = run.fitted;
   line.certainty = run.certainty;
   line.source = run.source;
@@ -53,7 +65,7 @@ PaperLine line_of(const std::vector<PaperRun>& runs, const PaperRun& run) {
 void normalise(const std::vector<PaperRun>& runs, std::vector<PaperLine>& lines) {
   std::map<std::string, double> first;
   for (size_t i = 0; i < lines.size(); ++i) {
-    if (runs[i].metric != Metric::Normalised) continue;
+    if (runs[i].metric != Metric::Estimated) continue;
     const std::string key = lines[i].preset + lines[i].series;
     lines[i].predicted /= first.try_emplace(key, lines[i].predicted).first->second;
   }
@@ -75,7 +87,25 @@ const char* name_of(PaperKind kind) {
 
 double PaperLine::error() const {
   if (kind == PaperKind::ClosedForm) return predicted - published;
+  if (bound == Bound::Over && predicted > published) return 0;
+  if (bound == Bound::Under && predicted < published) return 0;
   return published > 0 ? 100 * (predicted / published - 1) : 0;
+}
+
+PaperLine paper_line(PaperKind kind, const std::string& preset, std::string series, std::string x, const char* unit,
+                     double published, double predicted, const char* source) {
+  PaperLine line;
+  line.preset = preset;
+  line.id = fmt::format("{}/{}/{}", preset, series, x);
+  line.series = std::move(series);
+  line.x = std::move(x);
+  line.unit = unit;
+  line.kind = published > 0 ? kind : PaperKind::Unpublished;
+  line.published = published;
+  line.predicted = predicted;
+  line.certainty.assign(published > 0 ? 1 : 0, 'B');
+  line.source = source;
+  return line;
 }
 
 PaperSummary summarize(const PaperPreset& preset) {
@@ -96,11 +126,9 @@ PaperSummary summarize(const PaperPreset& preset) {
   s.held = static_cast<int>(errors.size());
   if (fitted > 0) s.fitted_mean /= fitted;
   if (errors.empty()) return s;
-  std::sort(errors.begin(), errors.end());
   for (const double e : errors) s.mean += e / static_cast<double>(errors.size());
-  const size_t middle = errors.size() / 2;
-  s.median = errors.size() % 2 == 1 ? errors[middle] : (errors[middle - 1] + errors[middle]) / 2;
-  s.worst = errors.back();
+  s.median = median(errors);
+  s.worst = *std::max_element(errors.begin(), errors.end());
   return s;
 }
 

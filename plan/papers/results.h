@@ -17,15 +17,24 @@ enum class PaperKind {
 };
 const char* name_of(PaperKind kind);
 
+/// What a published number says of the true one.
+enum class Bound { Equal, Over, Under };
+
 struct PaperLine {
   std::string preset, id, series, x, unit;
   PaperKind kind = PaperKind::Prediction;
   double published = 0, predicted = 0;
+  Bound bound = Bound::Equal;
   bool fitted = false;
   std::string certainty, source;
-  /// Predictions: 100 (predicted / published - 1). Closed forms: predicted - published, in the unit.
+  /// Predictions: 100 (predicted / published - 1), 0 where a bound holds. Closed forms: predicted - published, in the
+  /// unit.
   double error() const;
 };
+
+/// A line that is no run of its own: id PRESET/SERIES/X; without a published number Unpublished, else certainty B.
+PaperLine paper_line(PaperKind kind, const std::string& preset, std::string series, std::string x, const char* unit,
+                     double published, double predicted, const char* source);
 
 struct PaperPreset {
   std::string name, title;

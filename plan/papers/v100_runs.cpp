@@ -37,18 +37,7 @@ double memory_gb(const StepShape& s) {
 
 PaperLine line_of(const std::string& preset, std::string series, std::string x, const char* unit, double published,
                   double predicted, const char* source) {
-  PaperLine line;
-  line.preset = preset;
-  line.id = fmt::format("{}/{}/{}", preset, series, x);
-  line.series = std::move(series);
-  line.x = std::move(x);
-  line.unit = unit;
-  line.kind = published > 0 ? PaperKind::Prediction : PaperKind::Unpublished;
-  line.published = published;
-  line.predicted = predicted;
-  line.certainty.assign(published > 0 ? 1 : 0, 'B');
-  line.source = source;
-  return line;
+  return paper_line(PaperKind::Prediction, preset, std::move(series), std::move(x), unit, published, predicted, source);
 }
 
 constexpr const char* kAppendix = "SC20 artifact appendix of arXiv 1910.02054: no published number";
@@ -90,9 +79,11 @@ PaperPreset zero_configs(const std::string& directory) {
   thirteen.shape.zero = 2;
   preset.lines.push_back(
       line_of(preset.name, "text", "13B without mp on 128 (over 40)", "TFLOP/s", 40, tflops_of(thirteen), text));
+  preset.lines.back().bound = Bound::Over;
   const PaperRun baseline = v100_run(40, 1536, 16, 1, 128, 1);
   preset.lines.push_back(
       line_of(preset.name, "text", "1.4B baseline DP (less than 20)", "TFLOP/s", 20, tflops_of(baseline), text));
+  preset.lines.back().bound = Bound::Under;
   return preset;
 }
 

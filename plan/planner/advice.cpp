@@ -9,6 +9,17 @@ namespace triax::plan {
 namespace {
 
 constexpr double kGiga = 1e9;
+/// GB/s of bus bandwidth: there 4 (t-1) all-reduced elements of 2 bytes against 12 h flops a parameter make tp's ratio
+/// (2/9) (t-1) F / (h B) 0.57 at t 8, h 8192 and F 150 TFLOP/s; on narrower models it is above 1.
+constexpr double kTensorPays = 50;
+/// 1-bit Adam sends one bit for sixteen (Tang 2021, arXiv 2102.02888).
+constexpr double kOneBitSaves = 15.0 / 16;
+/// Bytes of local memory that it moves for each parameter in fp32: momentum and the worker's error, read and written
+/// (16), the sum read once for its scale and once for its signs (8).
+constexpr double kOneBitBytes = 24;
+/// Top-K over d ranks gathers 6 bytes (index and 16-bit value) of a share r of n elements from each, d r n 6; an
+/// all-reduce of 16 bits moves 4 n: even at r = 2 / (3 d), d - 1 for what a rank has already.
+constexpr double kTopKDensity = 2.0 / 3;
 
 std::string duration(double seconds) {
   return seconds >= 1 ? fmt::format("{:.3g} s", seconds) : fmt::format("{:.3g} ms", seconds * 1e3);
@@ -35,10 +46,12 @@ void about_tensor(const PlanQuestion& q, const SearchResult& result, const Ratio
   if (winner.tensor == 1) {
     const Candidate* other = best_where(result, [](const Layout& l) { return l.tensor > 1; });
     if (other == nullptr || other->time.step_s <= time.step_s) return;
-    out.push_back(fmt::format(
-        "Tensor parallelism does not pay: at tp {} an all-reduce reaches {:.3g} GB/s, which makes "
-        "its communication {:.0f} % of the computing{}; the best such layout, {}.",
-        r.tensor, busbw, 100 * r.tp, busbw < 50 ? " (it seldom pays below 50 GB/s)" : "", against(*other, time)));
+    out.push_back(
+        fmt::format("Tensor parallelism does not pay: at tp {} an all-reduce reaches {:.3g} GB/s, which makes "
+                    "its communication {:.0f} % of the computing{}; the best such layout, {}.",
+                    r.tensor, busbw, 100 * r.tp,
+                    busbw < kTensorPays ? fmt::format(" (it seldom pays below {:.0f} GB/s)", kTensorPays) : "",
+                    against(*other, time)));
     return;
   }
   const int per_node = q.hardware.devices_per_node;
@@ -128,16 +141,15 @@ void about_gradients(const PlanQuestion& q, const SearchResult& result, std::vec
                       duration(nested), duration(flat)));
     }
   }
-  // One-bit gradients save 15/16 of a 16-bit all-reduce and cost about 24 bytes of memory traffic a parameter.
-  const double cost = 24 * parameters / q.hardware.memory_bytes_per_s.value;
-  const double saved = time.data_s * 15 / 16;
+  const double cost = kOneBitBytes * parameters / q.hardware.memory_bytes_per_s.value;
+  const double saved = time.data_s * kOneBitSaves;
   if (l.zero <= 1 && saved > 2 * cost && time.data_s > 0.05 * time.step_s) {
     out.push_back(
         fmt::format("The gradients' reduction is exposed for {} of {}: 1-bit Adam would save up to "
                     "{} and cost {} (--grad-compression onebit-adam); Top-K pays below a "
                     "density of {:.2g} % over {} replicas.",
                     duration(time.data_s), duration(time.step_s), duration(saved), duration(cost),
-                    100 * 2.0 / (3.0 * std::max(1, l.data - 1)), l.data));
+                    100 * kTopKDensity / std::max(1, l.data - 1), l.data));
   } else if (time.data_s <= 0.02 * time.step_s) {
     out.push_back(fmt::format("Compressed gradients would gain nothing: {:.1f} % of the step is exposed reduction.",
                               100 * time.data_s / time.step_s));

@@ -34,7 +34,9 @@ Ratios ratios_of(const PlanQuestion& question, const Layout& layout) {
   const bool dp_first = layout.order == comm::RankOrder::TpCpDpPp;
   const int data_stride = dp_first ? layout.tensor : layout.tensor * layout.pipeline;
   r.data_bytes_per_s = bus_bandwidth(pricing, place_of(r.data, data_stride, per_node, world));
-  const int pipe_stride = dp_first ? layout.tensor * layout.data : layout.tensor;
+  // Where there is no pipeline: that of two stages in place of half of the replicas.
+  const int replicas = layout.pipeline > 1 ? layout.data : std::max(1, layout.data / r.pipeline);
+  const int pipe_stride = dp_first ? layout.tensor * replicas : layout.tensor;
   const bool across = pipe_stride * r.pipeline > per_node;
   constexpr double kMessage = 64.0 * (1 << 20);
   r.pipeline_bytes_per_s = kMessage / pricing.collectives.message_s(across, kMessage, std::min(per_node, world));

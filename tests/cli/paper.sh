@@ -9,7 +9,7 @@ expect 2 'did you mean megatron21-fig11' "$triax" sweep --paper megatron21-fg11
 expect 2 'must be a directory' "$triax" sweep --paper all --papers nowhere
 expect 2 '--papers DIR names where they are' "$triax" sweep --paper fit
 expect 0 'vtrain_single.csv: absent (--papers DIR)' "$triax" sweep --paper all
-expect 0 'korthikanti22-fig1       12 rows,   12 held out: mean 0' "$triax" sweep --paper korthikanti22-fig1
+expect 0 'korthikanti22-fig1        3 rows,    3 held out: mean 0' "$triax" sweep --paper korthikanti22-fig1
 expect 0 'no published number at hand' "$triax" sweep --paper megatron21-fig13
 expect 0 'held out rows are those without' "$triax" sweep --paper all --describe
 

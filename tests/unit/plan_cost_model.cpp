@@ -108,7 +108,10 @@ TEST(CollectiveTimes, GroupsOfAnAxisShareTheNodesPorts) {
   EXPECT_EQ(place_of(16, 1, 8, 64), (GroupPlace{16, 2, 1}));
   EXPECT_EQ(place_of(8, 8, 8, 64), (GroupPlace{8, 8, 8}));
   EXPECT_EQ(place_of(16, 2, 8, 64), (GroupPlace{16, 4, 2}));
-  const CollectiveTimes times(*find_hardware("a100-80gb"));
+  bench::Hardware wires = *find_hardware("a100-80gb");
+  for (const char* name : {"port_share", "collective_base_s", "collective_copy_s_per_byte"})
+    wires.constants.erase(name);
+  const CollectiveTimes times(wires);
   const double bytes = 8e9;
   const auto all_reduce = [&](GroupPlace place) { return times.time_s(comm::Operation::AllReduce, place, bytes); };
   // One rank of each of 8 nodes, eight such groups: a port each; alone it would have all eight.
@@ -116,6 +119,141 @@ TEST(CollectiveTimes, GroupsOfAnAxisShareTheNodesPorts) {
   EXPECT_NEAR(all_reduce({8, 8, 1}) * 8 / all_reduce({8, 8, 8}), 1, 0.01);
   EXPECT_DOUBLE_EQ(all_reduce({1, 1, 1}), 0);
   EXPECT_NEAR(times.time_s(comm::Operation::AllGather, {8, 1, 1}, bytes) / all_reduce({8, 1, 1}), 0.5, 0.01);
+}
+
+TEST(DeviceTimes, ProductsTakeWholeWavesOfTiles) {
+  DeviceTimes device(*find_hardware("a100-80gb"), DType::BFloat16);
+  device.gemm_floor_s = 0;
+  device.gemm_bytes_per_s = 1e30;
+  device.small_tile_share = 0.9;
+  device.split_depth = 256;
+  const auto over_bare = [&](double m, double n, double k) {
+    return device.gemm_s({bench::GemmLayout::TN, false, m, n, k}) * device.gemm_flops / (2 * m * n * k);
+  };
+  EXPECT_NEAR(over_bare(256 * 108, 128, 512), 1, 1e-12);
+  // One tile more: two waves of 256 x 128 (216/109), three of 128 x 128 at 0.9, five of 128 x 64 at 0.81.
+  EXPECT_NEAR(over_bare(256 * 109, 128, 512), 540.0 / 436 / 0.81, 1e-12);
+  // 27 tiles leave three quarters idle, unless a deep sum is cut in four.
+  EXPECT_NEAR(over_bare(256 * 27, 128, 1024), 1 / 0.81, 1e-12);
+  EXPECT_NEAR(over_bare(256 * 27, 128, 16384), 1 + 256 * 3.0 / 16384, 1e-12);
+  device.multiprocessors = 0;
+  EXPECT_NEAR(over_bare(256 * 109, 128, 512), 1, 1e-12);
+}
+
+TEST(DeviceTimes, MachineWithoutMemoryBandwidthIsRefused) {
+  bench::Hardware h = *find_hardware("a100-80gb");
+  h.memory_bytes_per_s.value = 0;
+  try {
+    DeviceTimes(h, DType::BFloat16);
+    FAIL() << "no error";
+  } catch (const ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find("memory_bytes_per_s"), std::string::npos) << error.what();
+  }
+}
+
+StepShape zero3_shape() {
+  StepShape s;
+  s.layers = 6;
+  s.hidden = 2048;
+  s.ffn = 8192;
+  s.heads = s.kv_heads = 16;
+  s.head_size = 128;
+  s.seq = 2048;
+  s.vocab = 51200;
+  s.pipeline = 3;
+  s.data = s.shard_group = 16;
+  s.zero = 3;
+  s.num_micro_batches = 4;
+  s.tied = false;
+  s.overlap_grad_reduce = s.overlap_param_gather = false;
+  return s;
+}
+
+double all_shards_s(const Pricing& p, const StepShape& s, int position) {
+  const auto layers = static_cast<double>(layers_of_position(s, position));
+  const LayerCosts::Unit t = shard_times(p, s, layer_costs(p, s), layers, position, s.pipeline);
+  return t.forward_s + t.backward_s;
+}
+
+TEST(Sharding, EachPositionPaysForWhatItHolds) {
+  const Pricing p(*find_hardware("a100-80gb"), *find_software("triax"), DType::BFloat16);
+  StepShape s = zero3_shape();
+  const GroupPlace place = shard_place(p, s);
+  const ShapeParameters each = parameters_of(s);
+  const double word = 51200.0 * 2048;
+  const auto gather = [&](double n) { return p.collectives.time_s(comm::Operation::AllGather, place, 2 * n); };
+  const auto reduce = [&](double n) { return p.collectives.time_s(comm::Operation::ReduceScatter, place, 4 * n); };
+  const double two = 2 * (2 * gather(each.layer) + reduce(each.layer));
+  EXPECT_NEAR(all_shards_s(p, s, 0), two + gather(each.embedding) + reduce(each.embedding), 1e-12);
+  EXPECT_NEAR(all_shards_s(p, s, 1), two, 1e-12);
+  EXPECT_NEAR(all_shards_s(p, s, 2), two + gather(word) + reduce(word), 1e-12);
+  s.keep = parallel::KeepGathered::Step;
+  EXPECT_NEAR(all_shards_s(p, s, 1), 2 * (gather(each.layer) / 4 + reduce(each.layer)), 1e-12);
+  s.keep = parallel::KeepGathered::Backward;
+  EXPECT_NEAR(all_shards_s(p, s, 1), 2 * (gather(each.layer) + reduce(each.layer)), 1e-12);
+  // A tied head on the position of its embedding has no gradients of its own.
+  s.keep = parallel::KeepGathered::Forward;
+  s.pipeline = 1;
+  const double untied = all_shards_s(p, s, 0);
+  s.tied = true;
+  EXPECT_NEAR(all_shards_s(p, s, 0), untied - reduce(word), 1e-12);
+  // Overlap hides; what is left stands at the edges of the step.
+  s.overlap_grad_reduce = s.overlap_param_gather = true;
+  EXPECT_LT(all_shards_s(p, s, 0), untied / 2);
+}
+
+TEST(Sharding, UnderHpzStatesAreCutOverAllOfData) {
+  const Pricing p(*find_hardware("a100-80gb"), *find_software("triax"), DType::BFloat16);
+  StepShape all = zero3_shape();
+  StepShape hpz = all;
+  hpz.shard_group = 8;
+  hpz.states = parallel::StateSharding::AllOfData;
+  const double n = 1e9;
+  EXPECT_DOUBLE_EQ(optimizer_time(p, hpz, n), optimizer_time(p, all, n));
+  EXPECT_DOUBLE_EQ(reduce_time(p, hpz, n), 0);  // inside the passes, over all of dp
+  const auto reduced = [&](const StepShape& s) {
+    const LayerCosts costs = layer_costs(p, s);
+    return costs.shard_layer.backward_s - costs.shard_layer.forward_s;
+  };
+  EXPECT_NEAR(reduced(hpz) / reduced(all), 1, 1e-9);
+  // From owners to shards, between the two replicas of each.
+  EXPECT_DOUBLE_EQ(gather_time(p, hpz, n),
+                   p.collectives.time_s(comm::Operation::AllGather, place_of(2, 8, 8, 48), 2 * n / 8));
+  hpz.states = parallel::StateSharding::ShardGroup;
+  EXPECT_DOUBLE_EQ(gather_time(p, hpz, n), 0);
+  EXPECT_GT(reduce_time(p, hpz, n), 0);
+  EXPECT_NEAR(optimizer_time(p, hpz, n) / optimizer_time(p, all, n), 2, 1e-2);
+}
+
+TEST(StepShape, BytesOfAnUpdateAreThoseOfTheOptimizer) {
+  const auto bytes = [](std::string words) {
+    if (words.find("fp") == std::string::npos) words += " --bf16";
+    const std::string model =
+        "--num-layers 2 --hidden-size 64 --num-attention-heads 2 --seq-length 64 --max-position-embeddings 64 "
+        "--vocab-size 128 --mock-data --lr 1e-4 --train-iters 1 --micro-batch-size 1 --global-batch-size 1 ";
+    return shape_of(run_of(model + words, 1)).optimizer_bytes;
+  };
+  EXPECT_EQ(bytes("--optimizer adam"), 34);  // master, m, v: 24; gradients twice: 8; the 16-bit copy: 2
+  EXPECT_EQ(bytes("--optimizer adam --fp64"), 64);
+  EXPECT_EQ(bytes("--optimizer sgd"), 26);
+  EXPECT_EQ(bytes("--optimizer sgd --sgd-momentum 0"), 18);
+}
+
+TEST(UnfusedAttention, SoftmaxIsOneKernelOnlyWhereTheRowsDivide) {
+  Software software = *find_software("triax");
+  software.attention = AttentionKernel::Unfused;
+  StepShape s = zero3_shape();
+  s.heads = s.kv_heads = 6;
+  const auto core_s = [&](int64_t divisor) {
+    software.fused_softmax_batches = divisor;
+    const Pricing p(*find_hardware("a100-80gb"), software, DType::BFloat16);
+    return layer_times(p, s).forward.attention_s;
+  };
+  const Pricing p(*find_hardware("a100-80gb"), software, DType::BFloat16);
+  const double scores = 6.0 * 2048 * 2048;
+  const double more = 33 * scores / p.device.score_bytes_per_s + 4 * p.device.kernel_floor_s;
+  EXPECT_NEAR(core_s(4) - core_s(1), more, 1e-12);
+  EXPECT_DOUBLE_EQ(core_s(2), core_s(1));
 }
 
 }  // namespace

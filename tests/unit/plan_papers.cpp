@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 
 #include "plan/papers/fit.h"
@@ -14,7 +15,7 @@ namespace {
 
 std::string papers() {
   const char* directory = std::getenv("TRIAX_PAPERS");
-  return directory == nullptr ? "" : directory;
+  return directory == nullptr || !std::filesystem::is_directory(directory) ? "" : directory;
 }
 
 PaperPreset preset_of(const std::string& name, const std::string& directory = "") {
@@ -31,35 +32,42 @@ double last_digit(double printed) {
   return unit;
 }
 
+/// Lines with a published number: `compiled` of them without the tables, `all` with them.
+std::vector<PaperLine> published_lines(const std::string& name, size_t compiled, size_t all) {
+  std::vector<PaperLine> lines;
+  for (PaperLine& line : preset_of(name, papers()).lines) {
+    if (line.kind != PaperKind::Unpublished) lines.push_back(std::move(line));
+  }
+  EXPECT_EQ(lines.size(), papers().empty() ? compiled : all) << name;
+  return lines;
+}
+
 TEST(ClosedForms, ZeroTablesWithinOneUnitOfTheLastDigit) {
-  for (const char* name : {"zero19-table1", "zero19-fig1"}) {
-    const PaperPreset preset = preset_of(name, papers());
-    for (const PaperLine& line : preset.lines) {
+  for (const auto& [name, compiled, all] : {std::tuple{"zero19-table1", 3, 54}, std::tuple{"zero19-fig1", 4, 4}}) {
+    for (const PaperLine& line : published_lines(name, compiled, all)) {
       EXPECT_LE(std::abs(line.error()), last_digit(line.published) + 1e-9) << line.id;
     }
-    if (!papers().empty() && preset.name == "zero19-table1") {
-      EXPECT_EQ(preset.lines.size(), 54u);
-    }
   }
-  for (const PaperLine& line : preset_of("zero19-table2").lines) {
-    EXPECT_NEAR(line.predicted / line.published, 1, 0.01) << line.id;
+  for (const PaperLine& line : published_lines("zero19-table2", 4, 20)) {
+    const double digits = line.published >= 500 ? 0.025 : 0.01;  // printed 0.5T, 1T, 2T
+    EXPECT_NEAR(line.predicted / line.published, 1, digits) << line.id;
   }
 }
 
 TEST(ClosedForms, KorthikantiFigures) {
-  for (const PaperLine& line : preset_of("korthikanti22-fig1").lines) {
+  for (const PaperLine& line : published_lines("korthikanti22-fig1", 3, 12)) {
     EXPECT_NEAR(line.predicted, line.published, 5.1e-5) << line.id;
   }
-  for (const PaperLine& line : preset_of("korthikanti22-fig7").lines) {
+  for (const PaperLine& line : published_lines("korthikanti22-fig7", 4, 16)) {
     EXPECT_NEAR(line.predicted, line.published, 0.15) << line.id;
   }
-  for (const PaperLine& line : preset_of("korthikanti22-mfu", papers()).lines) {
+  for (const PaperLine& line : published_lines("korthikanti22-mfu", 2, 2)) {
     EXPECT_NEAR(line.predicted, line.published, 0.2) << line.id;
   }
 }
 
 TEST(ClosedForms, BubblesOfOneFOneBFromPublishedTimes) {
-  for (const PaperLine& line : preset_of("zerobubble23-table5", papers()).lines) {
+  for (const PaperLine& line : published_lines("zerobubble23-table5", 4, 24)) {
     if (line.series != "1F1B") continue;
     EXPECT_NEAR(line.predicted, line.published, 1.5e-4) << line.id;
   }
@@ -102,9 +110,10 @@ TEST(PaperConstants, AreFittedOnAThirdOfTheRows) {
 TEST(Predictions, HeldOutRowsStayWithinTheGoals) {
   if (papers().empty()) GTEST_SKIP() << "TRIAX_PAPERS does not name the published tables";
   const std::map<std::string, double> goals{
-      {"megatron21-table1", 4},    {"megatron21-table2", 8}, {"korthikanti22-table4", 5},
-      {"korthikanti22-table5", 5}, {"megatron21-fig11", 10}, {"megatron21-fig14", 10},
-      {"vtrain-multi", 8},         {"vtrain-single", 12},    {"llmfoundry-fsdp", 8}};
+      {"megatron21-table1", 4}, {"megatron21-table2", 8}, {"korthikanti22-table4", 5}, {"korthikanti22-table5", 5},
+      {"megatron21-fig7", 10},  {"megatron21-fig8", 10},  {"megatron21-fig11", 10},    {"megatron21-fig14", 10},
+      {"megatron21-fig15", 10}, {"vtrain-multi", 8},      {"vtrain-single", 12},       {"llmfoundry-fsdp", 8},
+      {"vtrain-nccl", 5}};
   for (const auto& [name, goal] : goals) {
     const PaperSummary s = summarize(preset_of(name, papers()));
     EXPECT_GT(s.held, 0) << name;

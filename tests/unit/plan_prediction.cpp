@@ -309,6 +309,22 @@ TEST(Traffic, by_formula_and_by_link) {
   EXPECT_DOUBLE_EQ(p.traffic.data, 8 * 1.5 * 4 * elements);
 }
 
+TEST(Assumed, constants_of_the_program_and_stand_ins_are_named) {
+  const io::RunOptions options = options_of({"--global-batch-size", "4", "--bf16"}, 1);
+  bench::Hardware h = selene();
+  h.kernels.erase("attention_backward");
+  std::vector<std::string> names;
+  for (const AssumedConstant& c : assumed_that_matter(options, h, 1e-9)) {
+    names.push_back(c.name);
+    EXPECT_EQ(c.constant.origin, bench::Origin::Assumed);
+    EXPECT_FALSE(c.constant.source.empty()) << c.name;
+  }
+  const auto has = [&](const char* name) { return std::find(names.begin(), names.end(), name) != names.end(); };
+  EXPECT_TRUE(has("program.logit_bytes"));
+  EXPECT_TRUE(has("kernels.attention_backward.per_s"));
+  EXPECT_FALSE(has("kernels.attention.per_s"));  // fitted
+}
+
 TEST(WhatIf, scales_what_it_names_and_nothing_else) {
   bench::Hardware h = selene();
   using Op = comm::Operation;
