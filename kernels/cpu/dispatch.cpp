@@ -38,9 +38,15 @@ struct Variant {
 };
 
 #if defined(TRIAX_X86_VARIANTS)
+// As kernels/CMakeLists.txt compiles them.
+bool has_avx2() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c") &&
+         __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+}
+
 bool has_avx512() {
-  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("fma");
+  return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
 #endif
 
@@ -49,12 +55,7 @@ constexpr Variant kVariants[] = {
 #if defined(TRIAX_X86_VARIANTS)
     {"avx512_bf16", [] { return has_avx512() && __builtin_cpu_supports("avx512bf16"); }, isa_avx512_bf16::make_table},
     {"avx512", has_avx512, isa_avx512::make_table},
-    {"avx2",
-     [] {
-       return static_cast<bool>(__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                                __builtin_cpu_supports("f16c"));
-     },
-     isa_avx2::make_table},
+    {"avx2", has_avx2, isa_avx2::make_table},
 #endif
     {"base", [] { return true; }, isa_base::make_table},
 };

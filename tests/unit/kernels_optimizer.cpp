@@ -1,4 +1,6 @@
 // Elementwise operations, reductions and weight updates.
+#include <fstream>
+
 #include "kernels/cpu/cpu_device.h"
 #include "tests/unit/kernels_testing.h"
 
@@ -97,10 +99,13 @@ TEST(Reductions, SumOfSquaresIsAccurateAndIndependentOfThreads) {
     }
   });
   const Matrix large = random_matrix(DType::Float32, 1, 300000, 2);
-  Matrix one(DType::Float64, 1, 1), two(DType::Float64, 1, 1);
+  Matrix one(DType::Float64, 1, 1);
   make_cpu_device({1})->sum_of_squares(large.vec(), one.vec());
-  make_cpu_device({2})->sum_of_squares(large.vec(), two.vec());
-  EXPECT_EQ(one.at(0), two.at(0));
+  for (const int threads : {2, 3, 7}) {
+    Matrix many(DType::Float64, 1, 1);
+    make_cpu_device({threads})->sum_of_squares(large.vec(), many.vec());
+    EXPECT_EQ(one.at(0), many.at(0)) << threads << " threads";
+  }
 }
 
 TEST(Reductions, CountsEveryNonfiniteElement) {
@@ -195,6 +200,26 @@ TEST(CpuDevice, UnknownInstructionSetIsAConfigError) {
     EXPECT_NE(std::string(e.what()).find("base"), std::string::npos);
   }
   unsetenv("TRIAX_CPU_ISA");
+}
+
+/// The instruction sets by the flags that the kernel of the system lists, best first.
+std::string best_isa_of_proc() {
+  std::ifstream file("/proc/cpuinfo");
+  std::string line;
+  while (std::getline(file, line) && line.rfind("flags", 0) != 0) continue;
+  const auto has = [&](const std::string& flag) { return (line + " ").find(" " + flag + " ") != std::string::npos; };
+  const bool avx2 = has("avx2") && has("fma") && has("f16c") && has("bmi1") && has("bmi2");
+  const bool avx512 = avx2 && has("avx512f") && has("avx512bw") && has("avx512dq") && has("avx512vl");
+  return avx512 && has("avx512_bf16") ? "avx512_bf16" : avx512 ? "avx512" : avx2 ? "avx2" : "base";
+}
+
+TEST(CpuDevice, TakesTheBestInstructionSetAndAllBelowItRun) {
+  const std::string best = best_isa_of_proc();
+  EXPECT_EQ(cpu_kernel_table().isa, best);
+  for (const std::string isa : {"base", "avx2", "avx512", "avx512_bf16"}) {
+    EXPECT_NE(device_with_isa(isa.c_str(), 1), nullptr) << isa;
+    if (isa == best) break;
+  }
 }
 
 TEST(CpuDevice, DescribesItself) {

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/philox.h"
+#include "kernels/cpu/kernel_table.h"
 #include "kernels/device.h"
 
 namespace triax::kernels::testing {
@@ -168,11 +169,16 @@ inline std::unique_ptr<Device> device_with_isa(const char* isa, int threads) {
   return device;
 }
 
-/// Runs the body once per instruction set of this machine, with two threads.
+/// Runs the body once per instruction set of this machine, with two threads. The portable one runs everywhere.
 inline void for_each_isa(const std::function<void(Device&, const std::string&)>& body) {
-  for (const char* isa : {"base", "avx2", "avx512", "avx512_bf16"}) {
-    const auto device = device_with_isa(isa, 2);
-    if (device != nullptr) body(*device, isa);
+  for (const std::string isa : {"base", "avx2", "avx512", "avx512_bf16"}) {
+    const auto device = device_with_isa(isa.c_str(), 2);
+    if (device == nullptr) {
+      ASSERT_NE(isa, "base") << "the portable kernels are refused";
+      continue;
+    }
+    ASSERT_EQ(cpu_kernel_table(isa.c_str()).isa, isa);
+    body(*device, isa);
   }
 }
 

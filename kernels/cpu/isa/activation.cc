@@ -31,6 +31,10 @@ void rotary(const RotaryArgs& a, int64_t begin, int64_t end) {
 // precision for very negative x.
 constexpr double kTwoSqrt2OverPi = 1.5957691216057307117597842397375;
 constexpr double kCubic = 0.044715;
+// Beyond these GELU is 0 or x and SiLU 0 in every type. Without the bound the squares overflow, and the least sigmoid,
+// 2^-126 for floats, times a very negative x is far from 0.
+constexpr int kGeluBound = 30;
+constexpr int kSiluBound = -1000;
 
 template <class T>
 void gelu_forward(const void* x_data, void* y_data, int64_t size) {
@@ -38,7 +42,7 @@ void gelu_forward(const void* x_data, void* y_data, int64_t size) {
   const T* x = static_cast<const T*>(x_data);
   T* y = static_cast<T*>(y_data);
   for_lanes<C>(size, [&](int64_t i, auto n) {
-    const auto v = load(x + i, n);
+    const auto v = at_least<C>(load(x + i, n), -kGeluBound);
     const auto u = v * mul_add(v * v, splat<C>(kTwoSqrt2OverPi * kCubic), splat<C>(kTwoSqrt2OverPi));
     store(v * sigmoid_of(u), y + i, n);
   });
@@ -51,7 +55,7 @@ void gelu_backward(const void* dy_data, const void* x_data, void* dx_data, int64
   const T* x = static_cast<const T*>(x_data);
   T* dx = static_cast<T*>(dx_data);
   for_lanes<C>(size, [&](int64_t i, auto n) {
-    const auto v = load(x + i, n);
+    const auto v = clamp_to<C>(load(x + i, n), -kGeluBound, kGeluBound);
     const auto square = v * v;
     const auto u = v * mul_add(square, splat<C>(kTwoSqrt2OverPi * kCubic), splat<C>(kTwoSqrt2OverPi));
     const auto du = mul_add(square, splat<C>(3 * kTwoSqrt2OverPi * kCubic), splat<C>(kTwoSqrt2OverPi));
@@ -68,7 +72,7 @@ void swiglu_forward(const void* x_data, void* y_data, int64_t cols) {
   const T* up = gate + cols;
   T* y = static_cast<T*>(y_data);
   for_lanes<C>(cols, [&](int64_t i, auto n) {
-    const auto g = load(gate + i, n);
+    const auto g = at_least<C>(load(gate + i, n), kSiluBound);
     store(g * sigmoid_of(g) * load(up + i, n), y + i, n);
   });
 }
@@ -80,7 +84,7 @@ void swiglu_backward(const void* dy_data, const void* x_data, void* dx_data, int
   const T* x = static_cast<const T*>(x_data);
   T* dx = static_cast<T*>(dx_data);
   for_lanes<C>(cols, [&](int64_t i, auto n) {
-    const auto g = load(x + i, n);
+    const auto g = at_least<C>(load(x + i, n), kSiluBound);
     const auto u = load(x + cols + i, n);
     const auto d = load(dy + i, n);
     const auto s = sigmoid_of(g);

@@ -63,6 +63,30 @@ TRIAX_INLINE Vec<float> smaller(Vec<float> a, Vec<float> b) {
   return a < b ? a : b;
 #endif
 }
+TRIAX_INLINE Vec<double> smaller(Vec<double> a, Vec<double> b) {
+#if defined(__AVX512F__)
+  return _mm512_min_pd(a, b);
+#else
+  return a < b ? a : b;
+#endif
+}
+/// NaN stays NaN.
+template <class C>
+TRIAX_INLINE Vec<C> at_least(Vec<C> x, C low) {
+  return larger(splat(low), x);
+}
+template <class C>
+TRIAX_INLINE Pair<C> at_least(Pair<C> x, C low) {
+  return {at_least<C>(x.a, low), at_least<C>(x.b, low)};
+}
+template <class C>
+TRIAX_INLINE Vec<C> clamp_to(Vec<C> x, C low, C high) {
+  return larger(splat(low), smaller(splat(high), x));
+}
+template <class C>
+TRIAX_INLINE Pair<C> clamp_to(Pair<C> x, C low, C high) {
+  return {clamp_to<C>(x.a, low, high), clamp_to<C>(x.b, low, high)};
+}
 
 TRIAX_INLINE Vec<float> sqrt_of(Vec<float> v) {
 #if defined(__AVX512F__)
@@ -189,19 +213,13 @@ TRIAX_INLINE Vec<float> scale_by_power(Vec<float> p, Vec<float> n, Vec<float> sh
 TRIAX_INLINE Pair<float> scale_by_power(Pair<float> p, Pair<float> n, Pair<float> shifted) {
   return {scale_by_power(p.a, n.a, shifted.a), scale_by_power(p.b, n.b, shifted.b)};
 }
-TRIAX_INLINE Vec<float> clamp_to(Vec<float> x, float low, float high) {
-  return larger(splat(low), smaller(splat(high), x));
-}
-TRIAX_INLINE Pair<float> clamp_to(Pair<float> x, float low, float high) {
-  return {clamp_to(x.a, low, high), clamp_to(x.b, low, high)};
-}
 
 /// e^x within 1 ulp for floats: x = n ln 2 + r, |r| <= ln 2 / 2, a minimax polynomial of degree 6 (relative error
 /// below 2^-28), times 2^n. NaN stays NaN.
 template <class V>
 TRIAX_INLINE V exp_single(V x) {
   constexpr float kMagic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
-  x = clamp_to(x, -104.0f, 89.0f);
+  x = clamp_to<float>(x, -104.0f, 89.0f);
   const V shifted = mul_add(x, splat(1.44269504088896341f), splat(kMagic));
   const V n = shifted - kMagic;
   V r = mul_add(n, splat(-0.693359375f), x);  // the product is exact: 9 bits of mantissa
@@ -237,9 +255,7 @@ TRIAX_INLINE Vec<float> inverse_of(Vec<float> x) {
 #endif
 }
 TRIAX_INLINE Pair<float> inverse_of(Pair<float> x) { return {inverse_of(x.a), inverse_of(x.b)}; }
-TRIAX_INLINE Vec<float> at_least(Vec<float> x, float low) { return larger(splat(low), x); }
-TRIAX_INLINE Pair<float> at_least(Pair<float> x, float low) { return {at_least(x.a, low), at_least(x.b, low)}; }
-TRIAX_INLINE Vec<float> sigmoid_of(Vec<float> x) { return inverse_of(1.0f + exp_of(-at_least(x, -87.0f))); }
-TRIAX_INLINE Pair<float> sigmoid_of(Pair<float> x) { return inverse_of(1.0f + exp_of(-at_least(x, -87.0f))); }
+TRIAX_INLINE Vec<float> sigmoid_of(Vec<float> x) { return inverse_of(1.0f + exp_of(-at_least<float>(x, -87.0f))); }
+TRIAX_INLINE Pair<float> sigmoid_of(Pair<float> x) { return inverse_of(1.0f + exp_of(-at_least<float>(x, -87.0f))); }
 
 }  // namespace triax::kernels::TRIAX_ISA
