@@ -60,7 +60,7 @@ const char* const kSimDescription =
     "other\n"
     "                 (between ops; never predicted). memory: bytes of the fullest rank\n"
     "critical path    chain of ops and messages that the step waits for from start to end; shares of the step\n"
-    "assumed          constants of the machine that nobody measured or published and that the step depends on:\n"
+    "assumed          constants of machine and program that nobody measured, fitted or published, where they matter:\n"
     "                 step_change is the relative change of the step's time when one is 10 % larger\n";
 
 namespace {

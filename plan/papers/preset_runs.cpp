@@ -193,7 +193,7 @@ void add_fig16_to_fig18(std::vector<PaperRun>& runs) {
       PaperRun run =
           megatron21("megatron21-fig18", {fmt::format("m21f18_{}_{}", scattered ? "on" : "off", batch),
                                           scattered ? "scatter/gather" : "unoptimized", fmt::format("batch {}", batch),
-                                          96, 12288, 96, 8, 12, 1, 2, 1, batch});
+                                          96, 12288, 96, 8, 12, 1, 4, 1, batch});
       run.shape.scatter_gather = scattered;
       runs.push_back(std::move(run));
     }
