@@ -25,6 +25,8 @@ namespace {
 
 /// Every wait of the doctor: long enough for a sane machine, short enough for a person.
 constexpr double kDeadline_s = 3;
+/// MPI's own start and end, which look for every rank; --distributed-timeout-minutes says another.
+constexpr double kMpiDeadline_s = 60;
 
 double real_time_s() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -136,10 +138,25 @@ int report(const comm::ProcessGrid& grid, const std::vector<comm::LaunchFacts>& 
   return fault ? static_cast<int>(ExitCode::ValidationFailed) : 0;
 }
 
-int run(const std::vector<std::string>& args, comm::MpiSession& session) {
+std::vector<io::OptionEntry> own_entries(std::string& directory) {
+  return {path_entry("dir", "directory of the run, to be seen and locked by all nodes; default the present one",
+                     directory)};
+}
+
+/// Known before MPI says which rank reports a wrong option.
+double mpi_deadline_s(const std::vector<std::string>& args) {
+  try {
+    std::string directory;
+    const io::ParsedOptions parsed = io::parse_options(args, own_entries(directory));
+    if (parsed.given("distributed-timeout-minutes")) return 60 * parsed.options.control.distributed_timeout_min;
+  } catch (const ConfigError&) {
+  }
+  return kMpiDeadline_s;
+}
+
+int run(const std::vector<std::string>& args, comm::MpiSession& session, FlightRecorder& flight) {
   std::string directory = ".";
-  const std::vector<io::OptionEntry> extra{path_entry(
-      "dir", "directory of the run, to be seen and locked by all nodes; default the present one", directory)};
+  const std::vector<io::OptionEntry> extra = own_entries(directory);
   const io::ParsedOptions parsed = io::parse_options(args, extra);
   if (parsed.help) {
     if (session.rank() == 0) {
@@ -151,6 +168,7 @@ int run(const std::vector<std::string>& args, comm::MpiSession& session) {
     return 0;
   }
   comm::GridOptions options;
+  options.flight = &flight;
   options.shape = parsed.options.parallel.grid;
   options.shape.data = io::data_parallel_size(options.shape, session.size());
   options.timeout_s = kDeadline_s;
@@ -172,7 +190,9 @@ int run(const std::vector<std::string>& args, comm::MpiSession& session) {
 }  // namespace
 
 int doctor_command(const std::vector<std::string>& args) {
-  return run_with_session([&args](comm::MpiSession& session, RankName&) { return run(args, session); });
+  FlightRecorder flight;
+  flight.header().timeout_s = mpi_deadline_s(args);
+  return run_with_session([&](comm::MpiSession& session, RankName&) { return run(args, session, flight); }, &flight);
 }
 
 }  // namespace triax::apps

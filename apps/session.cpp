@@ -3,12 +3,13 @@
 #include <fmt/format.h>
 #include <mpi.h>
 
-#include <cstdio>
 #include <thread>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/handle.h"
+#include "base/last_words.h"
+#include "base/watched_call.h"
 #include "comm/mpi_check.h"
 
 namespace triax::apps {
@@ -38,8 +39,7 @@ bool all_ranks_agree(MPI_Comm comm) {
 
 void print_failure(const comm::MpiSession& session, const RankName& name, const char* what) {
   const std::string place = name.place.empty() ? "" : ", " + name.place;
-  fmt::print(stderr, "rank {} ({}{}): {}\n", session.rank(), session.host(), place, what);
-  std::fflush(stderr);
+  say_last_words(fmt::format("rank {} ({}{}): {}\n", session.rank(), session.host(), place, what));
 }
 
 }  // namespace
@@ -50,13 +50,16 @@ int run_with_session(const std::function<int(comm::MpiSession&, RankName&)>& bod
     flight->set_rank(session.rank(), session.size(), session.host(), flight->header().timeout_s);
   }
   Handle<CommunicatorPolicy> agreement;
-  TRIAX_MPI(MPI_Comm_dup(MPI_COMM_WORLD, agreement.out()));
+  {
+    const WatchedCall call(flight, "MPI_Comm_dup");
+    TRIAX_MPI(MPI_Comm_dup(MPI_COMM_WORLD, agreement.out()));
+  }
   RankName name;
   try {
     return body(session, name);
   } catch (const ConfigError& error) {
     if (all_ranks_agree(agreement.get())) {
-      if (session.rank() == 0) fmt::print(stderr, "triax: {}\n", error.what());
+      if (session.rank() == 0) say_last_words(fmt::format("triax: {}\n", error.what()));
       return static_cast<int>(ExitCode::Usage);
     }
     if (flight != nullptr) flight->set_failure(FailureKind::Own, error.what());

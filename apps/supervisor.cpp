@@ -21,6 +21,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/last_words.h"
 #include "io/trace/blame.h"
 
 namespace triax::apps {
@@ -42,17 +43,6 @@ int64_t monotonic_ns() {
       .count();
 }
 
-/// PMI's wire command, as MPI_Abort sends it: the whole job ends with `code`. The rank, whose connection this is, does
-/// not use it any more. Nothing without a process manager that handed down a connection.
-void abort_all_ranks(int code) {
-  const char* descriptor = std::getenv("PMI_FD");
-  if (descriptor == nullptr) return;
-  const std::string command = fmt::format("cmd=abort exitcode={}\n", code);
-  if (::write(std::atoi(descriptor), command.data(), command.size()) < 0) {
-    fmt::print(stderr, "triax: the process manager cannot be told to abort: {}\n", std::strerror(errno));
-  }
-}
-
 class Supervisor {
  public:
   Supervisor(FlightRecorder& flight, pid_t child, const sigset_t& signals)
@@ -65,6 +55,7 @@ class Supervisor {
       const int signal = sigtimedwait(&signals_, &info, &tick);
       if (signal > 0 && signal != SIGCHLD) {
         asked_ = signal;
+        header().signal.store(signal);
         ::kill(child_, signal);
       }
       if (const std::optional<int> code = look_at_child()) return *code;
@@ -87,14 +78,21 @@ class Supervisor {
     return *file_;
   }
 
+  /// Before MPI has started, as the launcher has it.
   std::string who() {
     const FlightHeader& h = header();
-    return h.rank < 0 ? fmt::format("a rank (process {})", child_) : fmt::format("rank {} ({})", h.rank, h.host.data());
+    if (h.rank >= 0) return fmt::format("rank {} ({})", h.rank, h.host.data());
+    std::array<char, 256> host{};
+    ::gethostname(host.data(), host.size() - 1);
+    const int rank = launched_rank();
+    return rank < 0 ? fmt::format("a rank ({}, process {})", host.data(), h.pid)
+                    : fmt::format("rank {} ({})", rank, host.data());
   }
 
   std::optional<int> look_at_child() {
     int status = 0;
-    while (::waitpid(child_, &status, WNOHANG | WUNTRACED | WCONTINUED) == child_) {
+    pid_t changed = 0;
+    while ((changed = ::waitpid(child_, &status, WNOHANG | WUNTRACED | WCONTINUED)) == child_) {
       if (WIFSTOPPED(status)) {
         header().end.stopped_ns = monotonic_ns();
         header().end.stop_signal.store(WSTOPSIG(status));
@@ -104,7 +102,9 @@ class Supervisor {
         return ended(status);
       }
     }
-    return std::nullopt;
+    if (changed >= 0 || errno != ECHILD) return std::nullopt;
+    child_ = 0;
+    return end_job("is gone, and nothing has told how it ended");
   }
 
   /// Time is counted in ticks: while the whole job is suspended, this process is too.
@@ -136,6 +136,8 @@ class Supervisor {
     h.end.kind.store(static_cast<int32_t>(signalled ? EndKind::Signalled : EndKind::Exited));
     child_ = 0;
     if (!signalled && h.leaving.load() == value) return value;
+    // All was done; what it was asked to stop for is over.
+    if (signalled && value == asked_ && h.leaving.load() >= 0) return h.leaving.load();
     // It has spoken for itself, and told the launcher.
     if (h.failure_kind.load() != static_cast<int32_t>(FailureKind::None)) return static_cast<int>(ExitCode::RunTime);
     const char* when = h.completed.load() != 0 ? "after" : "before";
@@ -148,15 +150,15 @@ class Supervisor {
 
   int end_job(const std::string& reason) {
     const FlightHeader& h = header();
+    end_by_force_after(io::report_patience_s(h.world), static_cast<int>(ExitCode::RunTime));
     // What all were asked to do, rank 0 says first, and ends the job.
     std::this_thread::sleep_for(asked_ != 0 && h.rank != 0 ? kOthersReport / 2 : kSettle);
     std::string text;
     if (file_ != nullptr) text = io::claim_failure_report(run_directory_of(h));
     const bool reports = file_ == nullptr || !text.empty();
     const std::string where = h.unguarded_since_ns.load() != 0 ? fmt::format(" in {}", h.unguarded.data()) : "";
-    fmt::print(stderr, "{} {}{}{}\n{}", who(), reason, where,
-               file_ == nullptr ? ", before there was a run directory" : "", text);
-    std::fflush(stderr);
+    say_last_words(fmt::format("{} {}{}{}\n{}", who(), reason, where,
+                               file_ == nullptr ? ", before there was a run directory" : "", text));
     std::this_thread::sleep_for(reports ? kSpoken : kOthersReport);
     abort_all_ranks(static_cast<int>(ExitCode::RunTime));
     if (child_ != 0) ::kill(child_, SIGKILL);
@@ -183,6 +185,8 @@ std::optional<int> supervise(FlightRecorder& flight) {
   for (const int signal : kForwarded) sigaddset(&signals, signal);
   // Blocked before the fork, so that none is lost in between.
   sigprocmask(SIG_BLOCK, &signals, &before);
+  // Where a launcher has them ignored, nothing would tell of the child's end.
+  std::signal(SIGCHLD, SIG_DFL);
   const pid_t parent = ::getpid();
   std::fflush(nullptr);
   const pid_t child = ::fork();
@@ -194,6 +198,8 @@ std::optional<int> supervise(FlightRecorder& flight) {
     sigprocmask(SIG_SETMASK, &before, nullptr);
     return std::nullopt;
   }
+  // Whoever read this process's last words may be gone; the job is ended all the same.
+  std::signal(SIGPIPE, SIG_IGN);
   return Supervisor(flight, child, signals).run();
 }
 

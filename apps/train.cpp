@@ -14,6 +14,7 @@
 #include "apps/supervisor.h"
 #include "base/error.h"
 #include "base/flight_recorder.h"
+#include "base/last_words.h"
 #include "base/log.h"
 #include "io/trace/blame.h"
 #include "model/presets.h"
@@ -56,15 +57,15 @@ constexpr std::chrono::milliseconds kSettleLost(1000);
 /// The run's objects are alive here: unwinding them would wait for peers that wait for this rank.
 [[noreturn]] void abort_job(comm::MpiSession& session, const RankName& name, FlightRecorder& flight, FailureKind kind,
                             const std::exception& error) {
+  end_by_force_after(io::report_patience_s(session.size()), static_cast<int>(ExitCode::RunTime));
   flight.set_failure(kind, error.what());
   const std::string directory = run_directory_of(flight.header());
   const bool lost = kind == FailureKind::PeerLost && !directory.empty();
   // When all ranks fail alike, rank 0 says it and ends the job before the others repeat it.
   if (session.rank() != 0 && !lost) std::this_thread::sleep_for(kSettle);
-  fmt::print(stderr, "{}: {}\n", full_name(session, name), error.what());
-  std::fflush(stderr);
+  say_last_words(fmt::format("{}: {}\n", full_name(session, name), error.what()));
   if (session.rank() == 0 || lost) std::this_thread::sleep_for(lost ? kSettleLost : kSettle);
-  if (!directory.empty()) fmt::print(stderr, "{}", io::claim_failure_report(directory));
+  if (!directory.empty()) say_last_words(io::claim_failure_report(directory));
   session.abort(static_cast<int>(ExitCode::RunTime));
 }
 
@@ -151,13 +152,16 @@ int train_command(const std::vector<std::string>& args) {
   request.command_line.push_back("triax");
   request.command_line.push_back("train");
   request.command_line.insert(request.command_line.end(), args.begin(), args.end());
-  if (asks_for_rehearsal(args)) {
+  const io::RunControl control = early_options(args, extra);
+  if (words.rehearse || asks_for_rehearsal(args)) {
     request.parsed = io::parse_options(args, extra);
     if (words.rehearse) return rehearse_command(words, request);
   }
   FlightRecorder flight;
   request.flight = &flight;
-  const io::RunControl control = early_options(args, extra);
+  // From here to the end: a job that is preempted while it starts, or while it leaves, is no failure.
+  const train::StopSignal stop;
+  request.stop = &stop;
   flight.header().timeout_s = control.distributed_timeout_min * 60;
   const bool supervised = control.supervisor && !is_traced();
   if (supervised) {

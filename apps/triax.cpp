@@ -10,6 +10,7 @@
 #include "apps/commands.h"
 #include "apps/thread_wait.h"
 #include "base/error.h"
+#include "base/last_words.h"
 #include "base/log.h"
 #include "base/version.h"
 #include "io/options/options.h"
@@ -76,7 +77,7 @@ std::string version_text() {
 
 int dispatch(const std::vector<std::string>& words) {
   if (words.empty()) {
-    fmt::print(stderr, "{}", usage());
+    say_last_words(usage());
     return static_cast<int>(ExitCode::Usage);
   }
   const std::string& name = words[0];
@@ -99,10 +100,10 @@ int guarded(const std::vector<std::string>& words) {
     ensure_stdout_written();
     return code;
   } catch (const ConfigError& error) {
-    fmt::print(stderr, "triax: {}\n", error.what());
+    say_last_words(fmt::format("triax: {}\n", error.what()));
     return static_cast<int>(ExitCode::Usage);
   } catch (const std::exception& error) {
-    fmt::print(stderr, "triax: {}\n", error.what());
+    say_last_words(fmt::format("triax: {}\n", error.what()));
     return static_cast<int>(ExitCode::RunTime);
   }
 }

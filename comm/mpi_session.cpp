@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/watched_call.h"
 #include "comm/mpi_check.h"
 #include "comm/wait.h"
 
@@ -37,7 +38,7 @@ void refuse_separate_worlds(int size) {
 
 MpiSession::MpiSession(int* argc, char*** argv, FlightRecorder* flight) : flight_(flight) {
   const PhaseRecord phase(flight_, FlightPhase::StartMpi);
-  const UnguardedCall call(flight_, "MPI_Init_thread");
+  const WatchedCall call(flight_, "MPI_Init_thread");
   int provided = MPI_THREAD_SINGLE;
   TRIAX_MPI(MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &provided));
   TRIAX_MPI(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
@@ -74,7 +75,7 @@ MpiSession::~MpiSession() {
     abort(static_cast<int>(ExitCode::RunTime));
   }
   const PhaseRecord phase(flight_, FlightPhase::Leave);
-  const UnguardedCall call(flight_, "MPI_Finalize");
+  const WatchedCall call(flight_, "MPI_Finalize");
   if (MPI_Finalize() != MPI_SUCCESS) spdlog::error("MPI_Finalize failed");
 }
 

@@ -6,6 +6,7 @@
 #include <exception>
 
 #include "base/clock.h"
+#include "base/watched_call.h"
 #include "comm/grid_groups.h"
 
 namespace triax::comm {
@@ -78,7 +79,7 @@ ProcessGrid::ProcessGrid(MpiSession& session, const GridOptions& options, Device
     : shape_(options.shape), world_rank_(session.rank()), flight_(options.flight) {
   check_world(shape_, session.size());
   coord_ = coord_of(shape_, world_rank_);
-  const UnguardedCall call(flight_, "making of MPI communicators");
+  const WatchedCall call(flight_, "making of MPI communicators");
   std::unique_ptr<GroupFactory> factory = make_mpi_groups(session, options, ledger_);
   if (device != nullptr) {
     if (!options.delay_spec.empty()) {

@@ -14,6 +14,11 @@ text=data/demo/pride_and_prejudice.txt
 launch=${TRIAX_LAUNCHER:-mpiexec -n}
 say() { printf '\n== %s\n' "$*"; }
 
+# Only a folder of the demo's own is made anew.
+if [ -n "$(ls -A "$out" 2>/dev/null)" ] && [ ! -e "$out/bpe-vocab.json" ]; then
+  echo "demo: $out holds other files: name a folder that does not exist" >&2
+  exit 2
+fi
 rm -rf "$out"
 mkdir -p "$out"
 

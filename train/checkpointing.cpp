@@ -116,7 +116,7 @@ std::string Checkpointing::prepare() {
   const double bytes = sum_over(grid_->world(), static_cast<double>(mine));
   const double on_disk = sum_over(grid_->world(), static_cast<double>(io::shard_file_bytes(mine) + in_index));
   const TakePart leader = grid_->world_rank() == 0 ? TakePart::Yes : TakePart::No;
-  run_collectively(grid_->world(), leader, [&] {
+  run_collectively(grid_->world(), leader, deadline_s(options_), [&] {
     check_writable(directory);
     lock_.emplace(directory);
     io::remove_unfinished(directory);
@@ -143,7 +143,7 @@ LoadRequest Checkpointing::agree_on_checkpoint() {
   // A directory on a network may look different elsewhere: what rank 0 sees counts.
   LoadRequest request;
   const TakePart leader = grid_->world_rank() == 0 ? TakePart::Yes : TakePart::No;
-  run_collectively(grid_->world(), leader, [&] { request = find_checkpoint(options_.control); });
+  run_collectively(grid_->world(), leader, deadline_s(options_), [&] { request = find_checkpoint(options_.control); });
   request.path = broadcast_text(grid_->world(), request.path);
   double mode = static_cast<double>(request.mode);
   grid_->world().broadcast(Tensor(&mode, DType::Float64, {1}), 0).wait();
@@ -165,7 +165,7 @@ std::string Checkpointing::load_or_initialize() {
   double bytes = 0;
   int64_t missing = 0;  // of the compression's state
   const Stopwatch watch;
-  run_collectively(grid_->world(), TakePart::Yes, [&] {
+  run_collectively(grid_->world(), TakePart::Yes, deadline_s(options_), [&] {
     if (run_fault_ != nullptr) run_fault_->at(FaultPhase::Load, 0);
     if (options_.control.verify_integrity) {
       io::verify_share(request.path, grid_->world_rank(), grid_->world().size());
@@ -257,6 +257,7 @@ std::string Checkpointing::save(const RunState& run, const std::string& why) {
   job.pieces = pieces_to_save(*trainer_, *grid_, with_optimizer());
   job.writer = choose_writers(grid_->nodes(), control.ckpt_writers_per_node);
   job.retention = retention_of(control);
+  job.patience_s = deadline_s(options_);
   job.hook = fault_;
   if (run_fault_ != nullptr && *run_fault_) {
     job.hook = [this, hook = fault_, iteration = progress.iteration](io::SavePoint point) {

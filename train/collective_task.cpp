@@ -2,17 +2,16 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstring>
-#include <future>
+#include <optional>
 #include <string>
 
 #include "base/error.h"
+#include "train/watched_task.h"
 
 namespace triax::train {
 namespace {
 
-constexpr auto kBeat = std::chrono::milliseconds(500);
 constexpr size_t kWords = 4096;
 
 enum class Outcome { Done, BadConfig, Failed };
@@ -22,9 +21,9 @@ struct Failure {
   std::string words;
 };
 
-Failure wait_for(std::future<void>& future) {
+Failure end_of(std::optional<WatchedTask>& task) {
   try {
-    future.get();
+    if (task) task->get();
     return {};
   } catch (const ConfigError& error) {
     return {Outcome::BadConfig, error.what()};
@@ -51,15 +50,16 @@ Failure share(comm::Communicator& world, const Failure& mine, int rank) {
 
 }  // namespace
 
-void run_collectively(comm::Communicator& world, TakePart take_part, const std::function<void()>& task) {
-  std::future<void> future =
-      take_part == TakePart::Yes ? std::async(std::launch::async, task) : std::async(std::launch::deferred, [] {});
+void run_collectively(comm::Communicator& world, TakePart take_part, double patience_s,
+                      const std::function<void()>& task) {
+  std::optional<WatchedTask> mine_runs;
+  if (take_part == TakePart::Yes) mine_runs.emplace(task, patience_s);
   for (bool waiting = true; waiting;) {
     // Whoever has nothing to do waits in the all-reduce.
-    const bool ready = take_part == TakePart::No || future.wait_for(kBeat) == std::future_status::ready;
+    const bool ready = !mine_runs || mine_runs->beat();
     waiting = reduce(world, ready ? 0 : 1, comm::ReduceOp::Max) > 0;
   }
-  const Failure mine = wait_for(future);
+  const Failure mine = end_of(mine_runs);
   const int none = world.size();
   const double failed = mine.outcome == Outcome::Done ? none : world.rank();
   const int first = static_cast<int>(reduce(world, failed, comm::ReduceOp::Min));

@@ -144,11 +144,12 @@ io::Datasets open_data(const io::RunOptions& options, const std::string& run_dir
   const std::vector<int>& nodes = grid.nodes();
   const auto me = static_cast<size_t>(grid.world_rank());
   const bool first_of_node = std::find(nodes.begin(), nodes.end(), nodes[me]) - nodes.begin() == grid.world_rank();
+  const double deadline = deadline_s(options);
   const auto part = [](bool yes) { return yes ? TakePart::Yes : TakePart::No; };
-  run_collectively(grid.world(), part(me == 0), [&] { io::prepare_datasets(request); });
-  run_collectively(grid.world(), part(first_of_node && me != 0), [&] { io::prepare_datasets(request); });
+  run_collectively(grid.world(), part(me == 0), deadline, [&] { io::prepare_datasets(request); });
+  run_collectively(grid.world(), part(first_of_node && me != 0), deadline, [&] { io::prepare_datasets(request); });
   io::Datasets datasets;
-  run_collectively(grid.world(), part(holds_tokens), [&] { datasets = io::open_datasets(request); });
+  run_collectively(grid.world(), part(holds_tokens), deadline, [&] { datasets = io::open_datasets(request); });
   return datasets;
 }
 

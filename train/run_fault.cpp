@@ -29,7 +29,7 @@ constexpr std::array kPhases{"start",  "load",      "data",   "forward", "backwa
   throw ConfigError(fmt::format(
       "--inject {}: expected fault:KIND:PHASE[:RANK[:STEP[:N]]], KIND one of kill, stop, exit, throw, hang, "
       "segv, PHASE one of start, load, data, forward, backward, message, reduce, optimizer, report, save, "
-      "finish (no hang in load, data, save), the rest whole numbers: a rank from 0, step and N from 1",
+      "finish, the rest whole numbers: a rank from 0, step and N from 1",
       part));
 }
 
@@ -91,8 +91,6 @@ void RunFault::read_fault(const std::string& part, int rank) {
   if (words.size() < 3 || words.size() > 6) refuse(part);
   const auto kind = static_cast<FaultKind>(index_of(kKinds, words[1], part));
   const auto phase = static_cast<FaultPhase>(index_of(kPhases, words[2], part));
-  const bool unseen = phase == FaultPhase::Load || phase == FaultPhase::Data || phase == FaultPhase::Save;
-  if (kind == FaultKind::Hang && unseen) refuse(part);
   std::array<int64_t, 3> numbers{0, 1, 1};
   for (size_t i = 3; i < words.size(); ++i) {
     const std::optional<int64_t> value = io::parse_integer(words[i]);

@@ -25,8 +25,7 @@ bool is_run_fault(const std::string& part);
 class RunFault {
  public:
   RunFault() = default;
-  /// Throws ConfigError for another form, and for a kind that cannot be noticed there: a rank that hangs while it
-  /// loads, reads data or saves goes on meeting the others. RANK: 0, STEP: 1, N: 1 where left out.
+  /// Throws ConfigError for another form. RANK: 0, STEP: 1, N: 1 where left out.
   RunFault(const std::string& inject, int rank, int world_size);
   explicit operator bool() const { return armed_ || slow_s_ > 0; }
   /// Strikes at the Nth call for the phase in step STEP (Start, Load, Data, Finish: whatever the step; Save: of that

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "io/checkpoint/index.h"
 #include "train/collective_task.h"
+#include "train/watched_task.h"
 
 namespace triax::train {
 namespace {
@@ -140,7 +141,7 @@ std::string write_aggregated(comm::Communicator& all, const SaveJob& job, const 
     for (const auto& [peer, list] : members) receive_pieces(all, peer, list, shard.get(), guarded);
   }
   std::string summary;
-  run_collectively(all, TakePart::Yes, [&] {
+  run_collectively(all, TakePart::Yes, job.patience_s, [&] {
     guarded.rethrow();
     if (shard) summary = to_json(shard->commit());
   });
@@ -149,7 +150,7 @@ std::string write_aggregated(comm::Communicator& all, const SaveJob& job, const 
 
 std::string write_own(comm::Communicator& all, const SaveJob& job, const std::string& path) {
   std::string summary;
-  run_collectively(all, TakePart::Yes, [&] {
+  run_collectively(all, TakePart::Yes, job.patience_s, [&] {
     io::ShardWriter shard(path, bytes_of(job.pieces), job.hook);
     for (const io::Piece& piece : job.pieces) shard.write(piece);
     summary = to_json(shard.commit());
@@ -209,7 +210,7 @@ void save_checkpoint(comm::Communicator& all, const SaveJob& job) {
   const auto me = static_cast<size_t>(all.rank());
   const TakePart leader = me == 0 ? TakePart::Yes : TakePart::No;
   const int64_t iteration = job.header.weights.iteration;
-  run_collectively(all, leader, [&] { io::begin_step(job.directory, iteration); });
+  run_collectively(all, leader, job.patience_s, [&] { io::begin_step(job.directory, iteration); });
   const std::string unfinished = io::unfinished_path(job.directory, iteration);
   int shard = 0;
   bool everyone = true;
@@ -222,7 +223,9 @@ void save_checkpoint(comm::Communicator& all, const SaveJob& job) {
   try {
     const std::string summary = everyone ? write_own(all, job, path) : write_aggregated(all, job, path);
     const std::vector<io::ShardSummary> shards = gather_shards(all, summary);
-    run_collectively(all, leader, [&] { complete(job, unfinished, shards); });
+    run_collectively(all, leader, job.patience_s, [&] { complete(job, unfinished, shards); });
+  } catch (const Stalled&) {
+    throw;
   } catch (const RunTimeError&) {
     // All ranks are here, so that nobody writes any more: the space is given back.
     std::error_code ignored;

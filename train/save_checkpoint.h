@@ -19,6 +19,7 @@ struct SaveJob {
   std::vector<int> writer;        ///< of each rank: the rank that writes its pieces; writers write their own
   io::Retention retention;
   io::SaveHook hook;
+  double patience_s = 600;  ///< of a rank whose writing does not get on
 };
 
 /// Of each rank, when each node (nodes[rank]) has `per_node` writers (0: all of its ranks): the ranks of a node form

@@ -1,4 +1,5 @@
-// SIGTERM and SIGUSR1 ask for a stop after the running step. A flag is set; the trainer reduces it over all ranks.
+// SIGTERM and SIGUSR1 ask for a stop after the running step, or, while a run starts, after its first one. A flag is
+// set; the trainer reduces it over all ranks.
 #pragma once
 
 #include <csignal>

@@ -101,10 +101,9 @@ std::string TrainingRun::place() const {
 void TrainingRun::open_directory() {
   io::RunFacts facts;
   facts.command_line = request_.command_line;
-  const char* job = std::getenv("SLURM_JOB_ID");
-  if (job != nullptr) facts.slurm_job_id = job;
+  if (const char* job = std::getenv("SLURM_JOB_ID"); job != nullptr) facts.slurm_job_id = job;
   const TakePart part = session_->rank() == 0 ? TakePart::Yes : TakePart::No;
-  run_collectively(held_->grid.world(), part, [&] {
+  run_collectively(held_->grid.world(), part, deadline_s(options()), [&] {
     directory_ = io::open_run_directory(options(), facts);
     io::set_records_aside(directory_);
   });
@@ -179,6 +178,7 @@ std::unique_ptr<BatchSource> TrainingRun::source_of(const io::TokenDataset* data
   config.shape = {o.batch.micro_batch_size, o.parallel.grid.data, o.batch.num_micro_batches};
   config.dp_rank = held_->grid.coord().data;
   config.seq_length = o.model.seq_length;
+  config.deadline_s = deadline_s(o);
   config.eod_mask = {o.data.eod_mask_loss, facts_.eod.value_or(0)};
   return std::make_unique<BatchSource>(dataset, config, consumed);
 }
@@ -251,7 +251,7 @@ void TrainingRun::watch(const StepResult& result) {
 Wishes TrainingRun::wishes() const {
   const io::RunControl& control = options().control;
   Wishes mine;
-  mine.stop = signal_.received();
+  mine.stop = request_.stop != nullptr ? request_.stop->received() : 0;
   if (control.exit_duration_min > 0 && since_start_.elapsed_s() >= control.exit_duration_min * 60) {
     mine.stop = kStopDuration;
   }
@@ -393,8 +393,8 @@ ExitCode TrainingRun::finish(io::EndReason reason, ExitCode code) {
 void TrainingRun::complete(ExitCode code) {
   if (code != ExitCode::Done) return;
   ensure_stdout_written();
-  if (request_.flight != nullptr) request_.flight->header().completed.store(1);
   if (session_->rank() == 0) io::mark_completed(directory_, held_->trainer.progress().iteration);
+  if (request_.flight != nullptr) request_.flight->header().completed.store(1);
 }
 
 }  // namespace triax::train

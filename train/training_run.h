@@ -27,6 +27,7 @@ struct RunRequest {
   std::vector<std::string> command_line;
   EvaluationSplit split = EvaluationSplit::Validation;  ///< of --skip-train
   FlightRecorder* flight = nullptr;                     ///< null: none
+  const StopSignal* stop = nullptr;                     ///< null: signals are not looked at
   /// --clock virtual: times of the resolved run's ops; empty: from --cost.
   std::function<parallel::CostTable(const io::RunOptions&)> op_costs = {};
 };
@@ -80,7 +81,6 @@ class TrainingRun {
   RunRequest request_;
   DataFacts facts_;
   RunFault fault_;
-  StopSignal signal_;
   Stopwatch since_start_;
   std::unique_ptr<Held> held_;
   std::unique_ptr<Checkpointing> checkpoints_;

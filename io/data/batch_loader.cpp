@@ -2,15 +2,19 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <span>
 #include <utility>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "comm/running_time.h"
 
 namespace triax::io {
 
 namespace {
+
+constexpr std::chrono::milliseconds kLook(250);  // between two looks at the deadline
 
 MicroBatch make_micro_batch(const LoaderConfig& config) {
   const auto samples = static_cast<size_t>(config.shape.micro_batch_size);
@@ -47,7 +51,8 @@ BatchLoader::~BatchLoader() {
     stop_ = true;
   }
   changed_.notify_all();
-  thread_.join();
+  // One that has stalled may never come back: the process is about to end.
+  stalled_ ? thread_.detach() : thread_.join();
 }
 
 const std::vector<MicroBatch>& BatchLoader::next_step() {
@@ -60,7 +65,14 @@ const std::vector<MicroBatch>& BatchLoader::next_step() {
     changed_.notify_all();
   }
   Slot& slot = slots_[current_];
-  changed_.wait(lock, [&slot] { return slot.full; });
+  comm::RunningTime waiting;
+  while (!changed_.wait_for(lock, kLook, [&slot] { return slot.full; })) {
+    if (waiting.elapsed_s() < config_.deadline_s) continue;
+    stalled_ = true;
+    throw RunTimeError(fmt::format(
+        "the data's file system has not answered for {:.1f} s (--distributed-timeout-minutes {:g}): samples from {} on",
+        waiting.elapsed_s(), config_.deadline_s / 60, consumed_));
+  }
   wait_s_ = watch.elapsed_s();
   // A faulty slot stays, so that asking again gives the same error.
   if (slot.error) std::rethrow_exception(slot.error);

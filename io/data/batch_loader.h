@@ -37,6 +37,7 @@ struct LoaderConfig {
   int64_t seq_length = 0;
   EodMask eod_mask = {};
   int64_t prefetch_steps = 2;
+  double deadline_s = 600;                   ///< of next_step(), for a file system that does not answer
   LoaderTokens tokens = LoaderTokens::Read;  ///< IdsOnly: tokens, targets and loss_mask stay empty
 };
 
@@ -51,7 +52,7 @@ class BatchLoader {
   ~BatchLoader();
 
   /// The m micro-batches of the next step, valid until the next call. Rethrows what the dataset threw while reading
-  /// them; a step past the end of the dataset is a RunTimeError.
+  /// them; a step past the end of the dataset is a RunTimeError, and so is one that is not there within the deadline.
   const std::vector<MicroBatch>& next_step();
   /// Seconds that the last next_step() waited for data.
   double wait_s() const { return wait_s_; }
@@ -77,6 +78,7 @@ class BatchLoader {
   size_t current_ = 0;
   bool holds_current_ = false;
   bool stop_ = false;
+  bool stalled_ = false;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::thread thread_;

@@ -116,7 +116,8 @@ void write_run_files(const RunDirectory& directory, const ParsedOptions& parsed,
   if (fs::exists(path)) {
     int number = 1;
     while (fs::exists(directory.file(fmt::format("run-{}.json", number)))) ++number;
-    fs::rename(path, directory.file(fmt::format("run-{}.json", number)));
+    // Copied, not renamed: a run that is killed here must find itself again.
+    fs::copy_file(path, directory.file(fmt::format("run-{}.json", number)));
   }
   write_text_file(path, run_json(parsed, facts));
   write_text_file(directory.file("resolved.cfg"), resolved_cfg(parsed.options));

@@ -45,5 +45,7 @@ std::string blame_json(const std::vector<FlightRank>& ranks, const Blame& blame)
 /// The first caller of all ranks and their parents writes RUN_DIR/flight/failure.json and gets the report's text; the
 /// others, and anyone for a run without fault, get "". Never throws: it runs while the job ends.
 std::string claim_failure_report(const std::string& run_directory) noexcept;
+/// How long that may take, with all that is said around it, before the job ends without: the files may be why it ends.
+inline double report_patience_s(int world) { return 10 + 0.05 * world; }
 
 }  // namespace triax::io

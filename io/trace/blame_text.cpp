@@ -40,8 +40,7 @@ std::string where(const FlightRank& r, const FlightState& state) {
   return text;
 }
 
-std::string doing(const FlightRank& r, const FlightState& state, double now) {
-  if (r.completed) return "completed";
+std::string activity(const FlightRank& r, const FlightState& state, double now) {
   if (r.end == EndKind::Signalled) return fmt::format("killed by {} in {}", signal_name(r.end_value), where(r, state));
   if (r.end == EndKind::Exited) return fmt::format("left with code {} in {}", r.end_value, where(r, state));
   if (r.stop_signal != 0) return fmt::format("stopped by {} in {}", signal_name(r.stop_signal), where(r, state));
@@ -50,6 +49,13 @@ std::string doing(const FlightRank& r, const FlightState& state, double now) {
   const double since = waits != nullptr ? waits->time_s : state.last_s;
   return fmt::format("{} {:.1f} s in {}", waits != nullptr ? "waits" : "runs", std::max(0.0, now - r.epoch(since)),
                      where(r, state));
+}
+
+std::string doing(const FlightRank& r, const FlightState& state, double now) {
+  if (r.completed) return "completed";
+  // A launcher sends SIGKILL some time after it: was that time too short?
+  const bool asked = r.signal != 0 && r.leaving < 0;
+  return activity(r, state, now) + (asked ? fmt::format(", asked to stop by {}", signal_name(r.signal)) : "");
 }
 
 std::string last_op(const FlightState& state) { return state.last_op ? describe(*state.last_op) : "none"; }

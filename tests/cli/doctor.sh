@@ -14,6 +14,17 @@ expect 4 'use one GPU (7)' env CUDA_VISIBLE_DEVICES=7,9 "$mpiexec" -n 3 "$triax"
 expect 4 'this job should not run as it is' env CUDA_VISIBLE_DEVICES=7,9 "$mpiexec" -n 3 "$triax" doctor --device cuda
 # Slurm's variables, and no PMI.
 expect 2 "Start with 'srun --mpi=pmi2 -n 4 triax ...'" env SLURM_NTASKS=4 "$triax" doctor
+# A rank that is stopped before MPI has started: the others do not wait for it for ever.
+cat >stopped_rank.sh <<'WRAP'
+#!/usr/bin/env bash
+[ "$PMI_RANK" != 1 ] || kill -STOP $$
+exec "$@"
+WRAP
+for command in doctor 'train --model t0 --mock-data --micro-batch-size 1 --train-iters 1 --lr 1 --no-supervisor'; do
+  # shellcheck disable=SC2086
+  expect 5 'has waited in MPI_Init_thread for' timeout -k 5 60 "$mpiexec" -n 2 bash ./stopped_rank.sh "$triax" $command \
+    --distributed-timeout-minutes 0.02
+done
 ls -A "$work" | grep -q triax-doctor && fault 'doctor leaves files'
 
 [ $faults -eq 0 ] && echo 'ok: doctor'

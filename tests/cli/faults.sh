@@ -51,7 +51,6 @@ choose() {
     draw 11 && phase=${phases[drawn]}
     draw 6 && kind=${kinds[drawn]}
     [[ $phase = message && ($layout = dp4 || $layout = zero3) ]] && continue
-    [[ $kind = hang && ($phase = load || $phase = data || $phase = save) ]] && continue
     break
   done
   draw 4 && rank=$drawn
@@ -70,8 +69,13 @@ prepare() { # runs nothing disturbs, and what a fault while loading loads
 
 one_fault() {
   choose "$1"
-  local name="fault-$1" spec="fault:$kind:$phase:$rank:$step:$nth"
-  local what="fault $1, $layout, --inject $spec"
+  strike "fault-$1"
+}
+
+# strike NAME: one job with the fault that $layout, $kind, $phase, $rank, $step and $nth say, and one that goes on.
+strike() {
+  local name=$1 spec="fault:$kind:$phase:$rank:$step:$nth"
+  local what="$name, $layout, --inject $spec"
   [ $phase = load ] && cp -r "$layout-loadable" "$name-save"
   local begin
   begin=$(date +%s%N)
@@ -104,6 +108,68 @@ for ((i = first; i < first + count; ++i)); do one_fault $i; done
 echo "$count faults; the longest took $worst ms: $worst_what"
 [ "$first" -eq 0 ] || exit $((faults > 0))
 
+# A file system that does not answer, under one rank: while all others go on meeting it, and under a save in the background.
+layout=tp2pp2 kind=hang phase=save rank=3 step=3 nth=1 && strike hang-save
+launch dp4 hang-async --async-save --inject fault:hang:save:1:2
+code=$?
+[ $code -eq 5 ] || fault "a save in the background that hangs: exit code $code: $(cat hang-async.err)"
+grep -q '^at fault: rank 1 (.* failed: the disk or file system has not answered for' hang-async.err || fault "hang-async: $(cat hang-async.err)"
+
+# The report itself reads files that do not answer: the job ends all the same.
+launch dp4 mute --inject slow:0:50,fault:kill:forward:2:12 --train-iters 20 &
+job=$!
+for _ in $(seq 200); do grep -q '"iteration":1,' mute/metrics.jsonl 2>/dev/null && break; sleep 0.05; done
+mkfifo mute/flight/rank-99999.flight
+wait $job
+code=$?
+[ $code -eq 5 ] || fault "a report that cannot be made: exit code $code: $(cat mute.err)"
+grep -q '^rank 2 (.*) was killed by signal 9' mute.err && fault "the report was made: $(cat mute.err)"
+
+# A launcher that ignores SIGCHLD, and hands that down.
+one() { timeout $limit_s "$@" $options --run-dir "$name" --save "$name-save" --load "$name-save" >"$name.out" 2>"$name.err"; }
+# shellcheck disable=SC2086
+name=deaf one env --ignore-signal=CHLD "$triax" train || fault "SIGCHLD ignored: $? $(cat deaf.err)"
+
+# Last words that nobody takes.
+for name in full-kill full-throw; do
+  # shellcheck disable=SC2086
+  "$triax" train $options --run-dir $name --inject "fault:${name#full-}:forward:0:2" >/dev/null 2>/dev/full
+  code=$?
+  [ $code -eq 5 ] || fault "$name: exit code $code, not 5"
+  [ -e $name/flight/failure.json ] || fault "$name: no report"
+done
+"$triax" train --nonsense 2>/dev/full
+code=$?
+[ $code -eq 2 ] || fault "a wrong option, and nobody to tell: exit code $code, not 2"
+
+# Preempted while it starts: three ranks wait in MPI_Init for the last one. All is well, and the run goes on.
+cat >late_rank.sh <<'WRAP'
+#!/usr/bin/env bash
+while [ "${PMI_RANK:-}" = 3 ] && [ ! -e go ]; do sleep 0.05; done
+exec "$@"
+WRAP
+early() {
+  # shellcheck disable=SC2086
+  timeout $limit_s "$mpiexec" -n 4 bash ./late_rank.sh "$triax" train $options --distributed-timeout-minutes 1 \
+    --run-dir early --save early-save --load early-save >early.out 2>early.err
+}
+early &
+job=$!
+parent= # of rank 0, which has forked
+for _ in $(seq 200); do
+  proxy=$(pgrep -P "$(pgrep -P "$(pgrep -P $job)")") && parent=$(pgrep -P "$proxy" | head -n 1)
+  [ -n "$parent" ] && pgrep -P "$parent" >/dev/null && break
+  sleep 0.05
+done
+kill -TERM "$parent" && touch go
+wait $job
+code=$?
+[ $code -eq 75 ] || fault "SIGTERM in MPI_Init: exit code $code: $(cat early.err)"
+grep -q 'exiting program after receiving SIGTERM' early.out || fault "SIGTERM in MPI_Init: $(cat early.out)"
+[ "$(cat early-save/latest_checkpointed_iteration.txt)" = 1 ] || fault 'SIGTERM in MPI_Init: not saved after the first step'
+early || fault "after SIGTERM in MPI_Init: $(cat early.err)"
+[ "$(last_of early)" = "$(last_of dp4)" ] || fault "after SIGTERM in MPI_Init: $(last_of early), not $(last_of dp4)"
+
 # A stop signal while a rank is lost already: there is nothing to go on from that all have, so not 75.
 launch dp4 late --inject fault:stop:forward:2:3 --train-iters 1000 &
 job=$!
@@ -122,8 +188,9 @@ job=$!
 for _ in $(seq 200); do grep -q '"iteration":2,' suspended/metrics.jsonl 2>/dev/null && break; sleep 0.05; done
 # shellcheck disable=SC2046
 all=$(all_of $(pgrep -P "$(pgrep -P $job)"))
+[ "$(wc -w <<<"$all")" -eq 10 ] || fault "not mpiexec, its proxy and 4 ranks with their parents are suspended, but $all"
 # shellcheck disable=SC2086
-kill -STOP $all && sleep $((deadline_s + 2)) && kill -CONT $all
+kill -STOP $all && sleep $((deadline_s + 2)) && kill -CONT $all || fault 'not suspended and continued'
 wait $job
 code=$?
 [ $code -eq 0 ] || fault "suspended and continued: exit code $code: $(cat suspended.err)"
@@ -133,7 +200,7 @@ launch dp4 halted --inject slow:0:20 --train-iters 40 &
 job=$!
 for _ in $(seq 200); do grep -q '"iteration":2,' halted/metrics.jsonl 2>/dev/null && break; sleep 0.05; done
 proxy=$(pgrep -P "$(pgrep -P "$(pgrep -P $job)")") # timeout, mpiexec, its proxy
-kill -STOP "$(pgrep -P "$proxy" | head -n 1)"
+kill -STOP "$(pgrep -P "$proxy" | head -n 1)" || fault 'no parent was stopped'
 wait $job
 code=$?
 [ $code -eq 0 ] && [ -e halted/completed ] || fault "a parent that is stopped: exit code $code: $(cat halted.err)"
@@ -163,5 +230,5 @@ expect 2 "the run has the ranks 0 to 0" "$mpiexec" -n 1 "$triax" train --model t
 expect 2 "has a part of that kind already" "$mpiexec" -n 1 "$triax" train --model t0 --mock-data --micro-batch-size 1 \
   --train-iters 1 --lr 1 --inject slow:0:1,slow:0:2
 expect 2 "expected fault:KIND:PHASE" "$mpiexec" -n 1 "$triax" train --model t0 --mock-data --micro-batch-size 1 \
-  --train-iters 1 --lr 1 --inject fault:hang:save
+  --train-iters 1 --lr 1 --inject fault:hang:nowhere
 exit $((faults > 0))

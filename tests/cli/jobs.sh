@@ -31,6 +31,9 @@ expect 2 'use 0 to 127' rehearse TRIAX_OPTIONS='--rehearse-rank 128' bash jobs/7
 sed 's/^#SBATCH --array=0-6/#SBATCH --array=0-5/' jobs/ablation_zero.slurm >jobs/short.slurm
 expect 2 'there are 7 points: use 0-6' rehearse bash jobs/short.slurm
 expect 2 '--world-size N says' "$triax" train --rehearse --model t1 --mock-data
+printf 'rehearse = true\nworld-size = 8\n' >rehearse.cfg
+expect 0 'full width: equal to the table above' "$triax" train --config rehearse.cfg --model t1 --mock-data --micro-batch-size 1 \
+  --train-iters 1 --lr 1
 expect 2 'the launcher started 1 ranks; start 2' "$mpiexec" -n 1 "$triax" train --world-size 2 --model t1 --mock-data
 [ ! -e runs ] || fault 'a rehearsal left a run directory'
 rm jobs/short.slurm
@@ -66,6 +69,12 @@ again=$(sed -n 's/^job: stopped with a checkpoint: to go on, start again with //
 [ $code -eq 75 ] && [ -n "$again" ] || fault "a script that is stopped ends with $code: $(tail -5 stopped)"
 expect 75 'loaded all state of iteration' bash -c "$again bash 'a b/jobs/local_cpu_3d.sh'"
 unset TRIAX_SCRATCH TRIAX_OPTIONS
+
+# How a script finds common.sh stands in each of them, since nothing can be sourced before; it must be the same everywhere.
+blocks=$(for script in jobs/*.slurm; do sed -n '/^# The script may have been copied/,/^\. /p' "$script" | md5sum; done | sort | uniq -c)
+[ "$(wc -l <<<"$blocks")" -eq 1 ] && [ "$(sed -n 's/ *\([0-9]*\) .*/\1/p' <<<"$blocks")" -eq "$(ls jobs/*.slurm | wc -l)" ] &&
+  [ "$(sed -n '/^# The script may have been copied/,/^\. /p' jobs/small_3d.slurm | wc -l)" -eq 5 ] ||
+  fault "the lines by which job scripts find common.sh differ: $blocks"
 
 # How a job goes on, with stand-ins for Slurm and for the program: the latter ends with $ends, complete or not.
 mkdir -p stand-ins

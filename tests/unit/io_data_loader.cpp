@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <future>
 #include <set>
 #include <thread>
 
@@ -187,6 +188,25 @@ TEST(BatchLoader, errors_come_at_their_step) {
     }
   }
   EXPECT_EQ(loader.consumed_samples(), 4);
+}
+
+/// Of a file system that does not answer; it outlives every thread that waits for it.
+class SilentDataset final : public TokenDataset {
+ public:
+  int64_t size() const override { return 100; }
+  void sample(int64_t, std::span<int32_t>) const override { std::promise<void>().get_future().wait(); }
+};
+
+TEST(BatchLoader, data_that_do_not_come_end_the_wait) {
+  static const SilentDataset dataset;
+  BatchLoader loader(dataset, {.shape = {1, 1, 2}, .seq_length = 1, .deadline_s = 0.3}, 6);
+  try {
+    loader.next_step();
+    FAIL() << "there are no data";
+  } catch (const RunTimeError& fault) {
+    EXPECT_THAT(fault.what(), testing::StartsWith("the data's file system has not answered for "));
+    EXPECT_THAT(fault.what(), testing::EndsWith("samples from 6 on"));
+  }
 }
 
 }  // namespace

@@ -248,6 +248,17 @@ TEST_F(BlameTest, killed_together_with_their_parents_the_one_that_did_not_wait_i
   expect(Verdict::KilledAll, 1, "waited for nobody, when no rank's end was recorded");
 }
 
+TEST_F(BlameTest, whoever_was_asked_to_stop_before_it_was_killed_is_said) {
+  for (FlightRank& r : ranks_) r.gone = true;
+  rank(2).signal = SIGTERM;
+  rank(3).signal = SIGTERM;
+  rank(3).leaving = 75;  // has done so
+  const std::string text = blame_text(ranks_, find_blame(ranks_));
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 7);
+  EXPECT_THAT(text, testing::ContainsRegex("\n +2 [^\n]* in step 3 op 5 F micro-batch 1, asked to stop by SIGTERM\n"));
+  EXPECT_THAT(text, testing::ContainsRegex("\n +3 [^\n]* in step 3 op 5 F micro-batch 1\n"));
+}
+
 TEST_F(BlameTest, the_report_is_made_once) {
   fail(3, FailureKind::Own, "disk full", 1.1);
   EXPECT_EQ(claim_failure_report(directory_.path()), "");  // the files themselves know of no failure

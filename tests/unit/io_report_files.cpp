@@ -195,6 +195,18 @@ TEST(RunDirectory, a_restart_of_the_same_job_goes_on) {
   EXPECT_THROW(open_run_directory(parsed.options, facts("77")), ConfigError);
 }
 
+// Killed while it writes its files, a run finds itself again.
+TEST(RunDirectory, is_there_at_every_moment_of_a_restart) {
+  const std::string path = fresh("killed");
+  const ParsedOptions parsed = run_options("--run-dir " + path);
+  write_run_files(open_run_directory(parsed.options, facts("77")), parsed, facts("77"));
+  const RunDirectory again = open_run_directory(parsed.options, facts("77"));
+  fs::create_directory(path + "/run.json.tmp");  // the new one cannot be written
+  EXPECT_THROW(write_run_files(again, parsed, facts("77")), RunTimeError);
+  fs::remove(path + "/run.json.tmp");
+  EXPECT_TRUE(open_run_directory(parsed.options, facts("77")).continued);
+}
+
 // Where Slurm may not requeue, the job script submits again: a new job number.
 TEST(RunDirectory, another_job_goes_on_with_its_own_checkpoints) {
   const std::string path = fresh("resubmitted");
