@@ -12,6 +12,7 @@
 #include "bench/kernel_tables.h"
 #include "bench/verdict.h"
 #include "comm/process_grid.h"
+#include "train/run_device.h"
 
 namespace triax::apps {
 namespace {
@@ -30,21 +31,27 @@ struct Row {
 
 /// Device and operands of this rank.
 struct Setup {
-  Setup(comm::MpiSession& session, int given_threads)
-      : threads(given_threads > 0 ? given_threads : bench::threads_of_rank(session.local_size())),
+  Setup(comm::MpiSession& session, const io::RunOptions& options)
+      : threads(options.control.threads > 0 ? options.control.threads : bench::threads_of_rank(session.local_size())),
+        device(session, options.control.device, threads),
         grid(session, shape_of(session.size())),
-        device(kernels::make_cpu_device({threads})),
-        arena(grid.memory()),
-        operands(*device, arena),
+        arena(device.discrete() != nullptr ? device.get().memory() : grid.memory()),
+        operands(device.get(), arena),
         machine(bench::this_machine()) {}
   static comm::GridOptions shape_of(int ranks) {
     comm::GridOptions options;
     options.shape.data = ranks;
     return options;
   }
+  bench::TimingOptions timing(int64_t rounds) const {
+    bench::TimingOptions timing{static_cast<int>(rounds), 5e-4, 200};
+    if (!on_host()) timing.settle = [this] { device.get().synchronize(); };
+    return timing;
+  }
+  bool on_host() const { return device.discrete() == nullptr; }
   int threads;
+  train::RunDevice device;
   comm::ProcessGrid grid;
-  std::unique_ptr<kernels::Device> device;
   Arena arena;
   bench::Operands operands;
   bench::Machine machine;
@@ -53,8 +60,7 @@ struct Setup {
 std::vector<Row> measure(Setup& s, std::vector<bench::ModelGemm> gemms, const KernelRequest& request) {
   std::vector<std::function<void()>> calls;
   for (const bench::ModelGemm& one : gemms) calls.push_back(bench::gemm_call(s.operands, one.shape));
-  const bench::TimingOptions timing{static_cast<int>(request.rounds), 5e-4, 200};
-  const std::vector<bench::Statistics> times = bench::time_cases(calls, timing, &s.grid.world());
+  const std::vector<bench::Statistics> times = bench::time_cases(calls, s.timing(request.rounds), &s.grid.world());
   std::vector<Row> rows;
   for (size_t i = 0; i < gemms.size(); ++i) {
     bench::GemmPoint p = gemms[i].shape;
@@ -62,7 +68,8 @@ std::vector<Row> measure(Setup& s, std::vector<bench::ModelGemm> gemms, const Ke
     rows.push_back(
         {gemms[i].layer,
          fmt::format("{} {} x {} x {}{}", bench::name_of(p.layout), p.m, p.n, p.k, p.accumulate ? " +=" : ""), p.dtype,
-         bench::flops_of(p), bench::bytes_of(p), times[i], bench::verdict_of(p, s.machine, s.threads, times[i].cv)});
+         bench::flops_of(p), bench::bytes_of(p), times[i],
+         s.on_host() ? bench::verdict_of(p, s.machine, s.threads, times[i].cv) : bench::Verdict()});
   }
   return rows;
 }
@@ -72,9 +79,8 @@ std::vector<Row> measure(Setup& s, const std::vector<bench::KernelPoint>& points
   for (const bench::KernelPoint& p : points) {
     calls.push_back(bench::kernel_call(s.operands, p, bench::heads_of_call(p)));
   }
-  const bench::TimingOptions timing{static_cast<int>(request.rounds), 5e-4, 200};
-  const std::vector<bench::Statistics> times = bench::time_cases(calls, timing, &s.grid.world());
-  const double memory_per_s = 2 * bench::copy_peak(s.operands, s.grid.world()).per_s;
+  const std::vector<bench::Statistics> times = bench::time_cases(calls, s.timing(request.rounds), &s.grid.world());
+  const double memory_per_s = s.on_host() ? 2 * bench::copy_peak(s.operands, s.grid.world()).per_s : 0;
   std::vector<Row> rows;
   for (size_t i = 0; i < points.size(); ++i) {
     bench::KernelPoint p = points[i];
@@ -89,7 +95,7 @@ std::vector<Row> measure(Setup& s, const std::vector<bench::KernelPoint>& points
         {p.kernel,
          attention ? fmt::format("s {} d {}", bench::positions_of(p), p.cols) : fmt::format("{} x {}", p.rows, p.cols),
          p.dtype, bench::flops_of(p), bench::bytes_of(p), time,
-         bench::verdict_of(p, s.machine, s.threads, memory_per_s, time.cv)});
+         s.on_host() ? bench::verdict_of(p, s.machine, s.threads, memory_per_s, time.cv) : bench::Verdict()});
   }
   return rows;
 }
@@ -109,7 +115,10 @@ Json json_of(const Row& row) {
 
 void print(const std::vector<Row>& rows, const KernelRequest& request, const Setup& s) {
   if (request.format == Format::Json) {
-    Json all{{"ranks", s.grid.shape().world()}, {"threads", s.threads}, {"rows", Json::array()}};
+    Json all{{"ranks", s.grid.shape().world()},
+             {"threads", s.threads},
+             {"device", s.device.describe()},
+             {"rows", Json::array()}};
     for (const Row& row : rows) all["rows"].push_back(json_of(row));
     return fmt::print("{}\n", all.dump(2));
   }
@@ -122,9 +131,12 @@ void print(const std::vector<Row>& rows, const KernelRequest& request, const Set
     }
     return;
   }
-  fmt::print("{} ranks at once, {} thread(s) each; {}, {:.2f} GHz, {}; peak {:.0f} GFLOP/s fp32 a core\n",
-             s.grid.shape().world(), s.threads, s.machine.cpu, s.machine.clock_hz / 1e9, s.machine.vectors,
-             bench::core_peak_flops(s.machine, 4) / 1e9);
+  if (!s.on_host()) fmt::print("{} ranks at once, each on {}\n", s.grid.shape().world(), s.device.describe());
+  if (s.on_host()) {
+    fmt::print("{} ranks at once, {} thread(s) each; {}, {:.2f} GHz, {}; peak {:.0f} GFLOP/s fp32 a core\n",
+               s.grid.shape().world(), s.threads, s.machine.cpu, s.machine.clock_hz / 1e9, s.machine.vectors,
+               bench::core_peak_flops(s.machine, 4) / 1e9);
+  }
   fmt::print("{:<26} {:<28} {:<5} {:>11} {:>11} {:>5} {:>9} {:>8}  {}\n", "name", "shape", "dtype", "time_us", "min_us",
              "cv%", "GFLOP/s", "GB/s", "verdict");
   double best = 0;
@@ -139,7 +151,7 @@ void print(const std::vector<Row>& rows, const KernelRequest& request, const Set
 
 template <class Points>
 int run(comm::MpiSession& session, const KernelRequest& request, const Points& points) {
-  Setup setup(session, request.options.control.threads);
+  Setup setup(session, request.options);
   const std::vector<Row> rows = measure(setup, points, request);
   if (session.rank() == 0) print(rows, request, setup);
   setup.grid.world().barrier();
@@ -162,7 +174,7 @@ using Shapes = std::vector<std::pair<int64_t, int64_t>>;
 /// Runs `body` with the request, or prints help.
 template <class Body>
 int with_request(const char* what, const std::vector<std::string>& args, comm::MpiSession& session, Body body) {
-  const KernelRequest request = parse_kernels(what, args);
+  const KernelRequest request = parse_kernels(what, args, {}, BenchDevice::Any);
   if (request.help.empty()) return body(request);
   if (session.rank() == 0) fmt::print("{}", request.help);
   return 0;

@@ -35,7 +35,7 @@ std::string take_bytes(const std::string& text, int64_t& bytes) {
 }
 
 KernelRequest parse_kernels(const std::string& what, const std::vector<std::string>& args,
-                            const std::vector<io::OptionEntry>& extra) {
+                            const std::vector<io::OptionEntry>& extra, BenchDevice on) {
   KernelRequest request;
   std::vector<io::OptionEntry> entries{
       text_entry("dtypes", "LIST", "element types (default: the run's precision)",
@@ -51,10 +51,19 @@ KernelRequest parse_kernels(const std::string& what, const std::vector<std::stri
                                  entries);
   }
   request.options = parsed.options;
-  if (const std::string& device = request.options.control.device; !parsed.help && device != "cpu") {
-    throw ConfigError(fmt::format("--device {}: bench measures kernels of the CPU only; --device cpu", device));
+  if (const std::string& device = request.options.control.device;
+      !parsed.help && device != "cpu" && on == BenchDevice::Cpu) {
+    throw ConfigError(
+        fmt::format("--device {}: bench {} measures the CPU's side only; --device cpu, or bench gemm, attention, norm, "
+                    "adam, copy",
+                    device, what));
   }
   if (request.dtypes.empty()) request.dtypes = {io::compute_dtype(request.options.control.precision)};
+  for (const DType dtype : request.dtypes) {
+    if (request.options.control.device == "cpu" || dtype != DType::Float64) continue;
+    throw ConfigError(fmt::format("--device {}: does not compute in fp64; --dtypes fp32,bf16,fp16, or --device cpu",
+                                  request.options.control.device));
+  }
   return request;
 }
 

@@ -25,9 +25,12 @@ std::string take_dtypes(const std::string& text, std::vector<DType>& dtypes);
 /// "256K" with K, M, G powers of 1024; a fault, empty when fine.
 std::string take_bytes(const std::string& text, int64_t& bytes);
 
+/// On what `triax bench WHAT` measures: the CPU alone, or the device of --device.
+enum class BenchDevice { Cpu, Any };
+
 /// Options of `triax bench WHAT`: those of the table, --dtypes (default: the run's precision), --rounds, --format, and
 /// `extra`. Throws ConfigError.
 KernelRequest parse_kernels(const std::string& what, const std::vector<std::string>& args,
-                            const std::vector<io::OptionEntry>& extra = {});
+                            const std::vector<io::OptionEntry>& extra = {}, BenchDevice on = BenchDevice::Cpu);
 
 }  // namespace triax::apps

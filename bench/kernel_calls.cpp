@@ -286,7 +286,7 @@ std::function<void()> gemm_call(Operands& o, const GemmPoint& p) {
     g.transpose_b = turned_b ? Transpose::Yes : Transpose::No;
     g.c = o.next(2, Reuse::Cold, out, p.m, p.n);
     d.gemm(g);
-    d.synchronize();
+    if (d.on_host()) d.synchronize();
   };
 }
 
@@ -296,7 +296,7 @@ std::function<void()> kernel_call(Operands& operands, const KernelPoint& shape, 
     kernels::Device& device = operands.device();
     return [call = make({operands, shape, heads}), &device] {
       call();
-      device.synchronize();
+      if (device.on_host()) device.synchronize();
     };
   }
   throw ConfigError(fmt::format("there is no kernel '{}'", shape.kernel));

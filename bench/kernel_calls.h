@@ -14,7 +14,8 @@ namespace triax::bench {
 /// All names of KernelPoint::kernel.
 const std::vector<std::string>& kernel_names();
 
-/// C[m,n] (+)= A B in the layout, through when it returns. C has the dtype; accumulating, fp32 (fp64 under fp64).
+/// C[m,n] (+)= A B in the layout; on a device that works while the host goes on, given to it alone: synchronize() of
+/// the device is TimingOptions::settle. C has the dtype; accumulating, fp32 (fp64 under fp64).
 std::function<void()> gemm_call(Operands& operands, const GemmPoint& shape);
 
 /// The kernel at [rows, cols]. Attention runs `heads` heads of one sample (KernelPoint::time_s is per head).

@@ -18,10 +18,12 @@ double over_ranks(comm::Communicator* group, double mine, comm::ReduceOp op) {
 }
 
 /// Seconds of a call of this rank, while the others do the same.
-double time_calls(const std::function<void()>& call, int64_t calls, comm::Communicator* group) {
+double time_calls(const std::function<void()>& call, int64_t calls, const std::function<void()>& settle,
+                  comm::Communicator* group) {
   if (group != nullptr && group->size() > 1) group->barrier();
   const Stopwatch watch;
   for (int64_t i = 0; i < calls; ++i) call();
+  if (settle) settle();
   return watch.elapsed_s() / static_cast<double>(calls);
 }
 
@@ -77,7 +79,8 @@ std::vector<Statistics> time_cases(const std::vector<std::function<void()>>& cal
   for (const std::vector<size_t>& order : random_orders(calls.size(), options.rounds + 1, kSeed)) {
     for (const size_t i : order) {
       if (first) calls[i]();  // loads, compiles, touches memory
-      const double mine = time_calls(calls[i], repeats[i], group);
+      if (first && options.settle) options.settle();
+      const double mine = time_calls(calls[i], repeats[i], options.settle, group);
       if (first) {
         const double slowest = std::max(over_ranks(group, mine, comm::ReduceOp::Max), 1e-9);
         const auto wanted = static_cast<int64_t>(std::ceil(options.sample_s / slowest));

@@ -30,12 +30,15 @@ struct TimingOptions {
   int rounds = 5;            ///< that count
   double sample_s = 1e-3;    ///< calls of a sample together take at least about this long
   int64_t most_calls = 200;  ///< of a sample
+  /// Called at the end of each sample, in its time: calls that only give work to a device are through after it. Empty:
+  /// calls are through when they return.
+  std::function<void()> settle = {};
 };
 
 /// Seconds of one call of each case. Every round calls every case once in an order of its own, after a barrier of
 /// `group` (null: of this process alone), so that all ranks work at the same time; the first round only tells how many
 /// calls a sample needs. A sample is the mean over the ranks of the time per call. Collective over `group`; every rank
-/// gets the same numbers. `call` must be through when it returns.
+/// gets the same numbers.
 std::vector<Statistics> time_cases(const std::vector<std::function<void()>>& calls, const TimingOptions& options,
                                    comm::Communicator* group);
 

@@ -42,9 +42,12 @@ class DeviceGroups {
   using Id = std::array<char, 128>;
   virtual ~DeviceGroups() = default;
   virtual kernels::DiscreteDevice& device() = 0;
-  /// "NCCL 2.28.9".
+  /// "NCCL 2.28.9, NCCL_ALGO=Ring": with what the environment sets.
   virtual std::string describe() const = 0;
   virtual Id make_id() = 0;
+  /// The device's memory, registered with every group there is when it is allocated: groups then read and write it
+  /// without copies of their own. RunTimeError where the library is too old for that.
+  virtual MemoryProvider& registered_memory() = 0;
   /// Collective over the group, which has at least two ranks. id: made by its rank 0. Collectives run on a stream of
   /// this group.
   virtual std::unique_ptr<Communicator> make(const DeviceGroup& group, const Id& id) = 0;

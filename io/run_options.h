@@ -134,10 +134,14 @@ struct RunControl {
   bool check_spiky_loss = false;
   double spiky_loss_factor = 10;
   bool log_throughput = true;
+  bool profile = false;  ///< steps profile_step_start + 1 to profile_step_end on profile_ranks
+  int64_t profile_step_start = 10, profile_step_end = 12;
+  std::vector<std::string> profile_ranks{"0"};
   bool tensorboard = true;
   std::string tensorboard_dir;
   double peak_tflops = 0;  ///< per rank, for MFU; 0: measured at start
   bool shared_memory = true;
+  bool use_nccl_ub = false;  ///< memory of the GPU is registered with NCCL
   int fake_nodes = 0;
   std::string inject;  ///< --inject SPEC: delays and faults for tests
   bool check_replicas = false;

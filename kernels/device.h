@@ -105,12 +105,27 @@ class Device {
   /// As upload and download, but the host memory, of staging_memory(), is in use until synchronize(). Contiguous.
   virtual void start_upload(Tensor host, Tensor device) { upload(host, device); }
   virtual void start_download(Tensor device, Tensor host) { download(device, host); }
+  /// As start_download, but beside the work that is given later, on a stream of its own: reads what the work given so
+  /// far leaves there. The host memory is in use until finish_copies().
+  virtual void start_copy_beside(Tensor device, Tensor host) { download(device, host); }
+  /// Work given from here on comes after these copies: to be called before it overwrites what they read.
+  virtual void order_after_copies() {}
+  /// The host waits for them, on any thread.
+  virtual void finish_copies() {}
   /// *device = block, ordered with the operations that read it. `device` is memory of memory().
   virtual void upload_step(const StepBlock& block, StepBlock* device) { *device = block; }
   /// Notes in `slot` when the work given so far is done, until the slot is used again.
   virtual void mark(size_t slot);
   /// That moment on the clock of now_s(); after synchronize().
   virtual double marked_s(size_t slot) { return marks_[slot]; }
+
+  // ---- For profilers ---------------------------------------------------------------------------------------------
+  /// From here to end_range() the profiler's picture of this thread carries the name; they nest.
+  virtual void begin_range(const char*) {}
+  virtual void end_range() {}
+  /// Asks a profiler that waits for it to record. False: none can, on this device.
+  virtual bool start_capture() { return false; }
+  virtual void stop_capture() {}
 
   // ---- Matrices -----------------------------------------------------------------------------------------------
   virtual void gemm(const Gemm& g) = 0;

@@ -228,11 +228,18 @@ void Checkpointing::stage(std::vector<io::Piece>& pieces) {
   int64_t at = 0;
   for (io::Piece& piece : pieces) {
     const Tensor copy(static_cast<std::byte*>(staging_.data()) + at, piece.data.dtype(), {piece.data.numel()});
-    device_->on_host() ? device_->copy(piece.data, copy) : device_->start_download(piece.data, copy);
+    device_->on_host() ? device_->copy(piece.data, copy) : device_->start_copy_beside(piece.data, copy);
     at += aligned(piece.bytes());
     piece.data = copy;
   }
-  device_->synchronize();
+}
+
+/// Training goes on; the next optimizer step waits, on a GPU, for the copies (Trainer::update).
+void Checkpointing::start_in_background(SaveJob job) {
+  running_ = std::async(std::launch::async, [this, job = std::move(job)] {
+    device_->finish_copies();
+    save_checkpoint(grid_->control(), job);
+  });
 }
 
 std::string Checkpointing::save(const RunState& run, const std::string& why) {
@@ -270,13 +277,14 @@ std::string Checkpointing::save(const RunState& run, const std::string& why) {
     stage(job.pieces);
     running_iteration_ = progress.iteration;
     unsettled_ = true;
-    running_ = std::async(std::launch::async, [this, job = std::move(job)] { save_checkpoint(grid_->control(), job); });
-    return fmt::format("{}saving iteration {} ({}): copied in {:.3f} s", earlier, progress.iteration, why,
-                       watch.elapsed_s());
+    start_in_background(std::move(job));
+    return fmt::format("{}saving iteration {} ({}): {} in {:.3f} s", earlier, progress.iteration, why,
+                       device_->on_host() ? "copied" : "copies begun", watch.elapsed_s());
   }
   if (!device_->on_host()) {
     staging_ = staging_arena_.allocate(static_cast<size_t>(staging_bytes(job.pieces)), MemoryCategory::Staging);
     stage(job.pieces);
+    device_->finish_copies();
   }
   save_checkpoint(grid_->control(), job);
   if (!device_->on_host()) staging_.reset();

@@ -64,6 +64,7 @@ class Checkpointing {
   void check_space(int64_t bytes);
   bool in_background();
   void stage(std::vector<io::Piece>& pieces);
+  void start_in_background(SaveJob job);
   WithOptimizer with_optimizer() const { return options_.control.save_optim ? WithOptimizer::Yes : WithOptimizer::No; }
 
   io::RunOptions options_;

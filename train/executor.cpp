@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "parallel/program_print.h"
 
 namespace triax::train {
 
@@ -59,6 +60,8 @@ Executor::Executor(std::span<const Op> ops, const parallel::LayerMap& layers, in
     }
   }
   posted_.reserve(2);
+  if (device.on_host()) return;
+  for (const Op& op : ops) names_.push_back(parallel::text_of(layers, pipeline.rank(), op));
 }
 
 ExecutionTimes Executor::run(StageWork& work) {
@@ -75,6 +78,7 @@ ExecutionTimes Executor::run(StageWork& work) {
     const FlightRecorder::Entry entry = entry_of(op, i);
     if (flight_ != nullptr) flight_->begin(entry);
     if (before_) before_(op);
+    if (!names_.empty()) device_->begin_range(names_[i].c_str());
     try {
       execute(op, work);
     } catch (const comm::PeerLost& lost) {
@@ -83,6 +87,7 @@ ExecutionTimes Executor::run(StageWork& work) {
     }
     if (clock_ != nullptr) clock_->advance(static_cast<int>(i));
     device_->mark(2 * i + 1);
+    if (!names_.empty()) device_->end_range();
     if (flight_ != nullptr) flight_->end(entry);
     if (arena_->ledger().peak_total > peak) peak_op_ = static_cast<int>(i);
   }

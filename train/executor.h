@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -118,6 +119,7 @@ class Executor {
   parallel::VirtualClock* clock_ = nullptr;
   FlightRecorder* flight_ = nullptr;
   std::function<void(const parallel::Op&)> before_;
+  std::vector<std::string> names_;   ///< of ops, for a profiler; empty where none can be
   std::vector<Buffer> activations_;  ///< [chunk, micro-batch]: received input or output to send of a forward
   std::vector<Buffer> gradients_;    ///< the same of a backward
   std::vector<OpTime> times_;

@@ -29,6 +29,11 @@ RunDevice::RunDevice(const comm::MpiSession& session, const std::string& name, i
   if (session.size() > 1) groups_ = comm::make_device_groups(*discrete_, module);
 }
 
+MemoryProvider& RunDevice::memory(const io::RunOptions& options, comm::ProcessGrid& grid) const {
+  if (!discrete_) return grid.memory();
+  return options.control.use_nccl_ub && groups_ ? groups_->registered_memory() : discrete_->memory();
+}
+
 std::string RunDevice::describe() const {
   if (!discrete_) return cpu_->name();
   return discrete_->describe() + (groups_ ? "; " + groups_->describe() : "");

@@ -6,6 +6,7 @@
 
 #include "comm/device_groups.h"
 #include "comm/mpi_session.h"
+#include "comm/process_grid.h"
 #include "io/run_options.h"
 #include "kernels/device.h"
 
@@ -23,7 +24,10 @@ class RunDevice {
   kernels::DiscreteDevice* discrete() const { return discrete_.get(); }
   /// Null where tensors lie in the host's memory, or there is one rank.
   comm::DeviceGroups* groups() const { return groups_.get(); }
-  /// "cpu", or what the GPU is, and NCCL's version.
+  /// Where a run's tensors lie: the device's memory, registered with the groups where --use-nccl-ub asks for that
+  /// (and there are any); of the CPU, memory that the host's ranks share. To be asked once the grid is made.
+  MemoryProvider& memory(const io::RunOptions& options, comm::ProcessGrid& grid) const;
+  /// "cpu", or what the GPU is, NCCL's version and settings.
   std::string describe() const;
 
  private:

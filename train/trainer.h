@@ -95,6 +95,7 @@ class Trainer final : private StageWork {
   const parallel::Program& program() const { return program_; }
   const std::vector<std::unique_ptr<model::Chunk>>& chunks() const { return chunks_; }
   Progress& progress() { return progress_; }
+  int position() const { return grid_->coord().pipeline; }
   const Executor& executor() const { return *executor_; }
   const parallel::ScheduleOptions& schedule_options() const { return schedule_options_; }
   /// --clock virtual: op times from this table instead of --cost, from the next step on. Else nothing.

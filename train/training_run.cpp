@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <numbers>
 
 #include "base/log.h"
 #include "io/options/validate.h"
@@ -17,9 +16,9 @@
 #include "train/peak.h"
 #include "train/program_builder.h"
 #include "train/replica_check.h"
-#include "train/run_device.h"
 #include "train/run_header.h"
 #include "train/timing_output.h"
+#include "train/training_held.h"
 
 namespace triax::train {
 namespace {
@@ -41,24 +40,7 @@ std::vector<std::string> gather_hosts(const std::string& mine, comm::Communicato
   return hosts;
 }
 
-comm::GridOptions recorded(comm::GridOptions grid, FlightRecorder* flight) {
-  grid.flight = flight;
-  return grid;
-}
-
 }  // namespace
-
-struct TrainingRun::Held {
-  Held(comm::MpiSession& session, const io::RunOptions& options, FlightRecorder* flight)
-      : device(session, options.control.device, threads_of(options, session.local_size())),
-        grid(session, recorded(grid_options(options), flight), device.groups()),
-        arena(device.discrete() != nullptr ? device.get().memory() : grid.memory()),
-        trainer(grid, device.get(), arena, options, options.control.skip_train ? Use::Evaluate : Use::Train) {}
-  RunDevice device;
-  comm::ProcessGrid grid;
-  Arena arena;
-  Trainer trainer;
-};
 
 std::unique_ptr<TrainingRun::Held> TrainingRun::build() {
   const PhaseRecord phase(request_.flight, FlightPhase::Build);
@@ -167,6 +149,7 @@ void TrainingRun::start_reporter(double peak_tflops) {
   facts.parameters = model::parameter_count(options().model);
   facts.peak_tflops = peak_tflops;
   reporter_ = std::make_unique<RunReporter>(directory_, request_.parsed, facts, checkpoints_->loaded_iteration());
+  spdlog::info("device {}", facts.device);
   say_header(request_.parsed, held_->trainer, held_->grid, directory_.path);
   spdlog::info("peak for MFU {:.4f} TFLOP/s per rank ({})", peak_tflops,
                options().control.peak_tflops > 0 ? "given" : "measured");
@@ -198,6 +181,8 @@ ExitCode TrainingRun::train() {
   if (!splits_.valid && options().control.eval_iters > 0 && session_->rank() == 0) {
     spdlog::info("no validation data, no evaluation");
   }
+  profile_ = std::make_unique<StepProfile>(options(), directory_.path, held_->trainer, held_->device.get(),
+                                           session_->rank(), session_->local_rank());
   step_watch_.restart();
   // A signal may have cut this evaluation off.
   if (held_->trainer.progress().iteration > 0 && evaluated_at_ != held_->trainer.progress().iteration) {
@@ -221,8 +206,10 @@ ExitCode TrainingRun::train() {
 void TrainingRun::step() {
   Trainer& trainer = held_->trainer;
   const auto batches = training_->next_step();
+  profile_->before_step();
   const StepResult result = trainer.train_step({batches, training_->wait_s(), [this] { return wishes(); }});
   const double step_s = step_watch_.elapsed_s();
+  if (const std::string profiled = profile_->after_step(); !profiled.empty()) say(profiled);
   step_watch_.restart();
   wished_ = result.totals.wishes;
   state_.learning_rate = result.learning_rate;
@@ -285,75 +272,6 @@ ExitCode TrainingRun::stopped(double stop) {
     if (control.save.empty()) spdlog::error("stopped by a signal without --save: nothing was kept");
   }
   return finish(io::EndReason::Signal, control.save.empty() ? ExitCode::RunTime : ExitCode::Interrupted);
-}
-
-void TrainingRun::evaluate_if_due() {
-  const int64_t iteration = held_->trainer.progress().iteration;
-  const io::RunControl& control = options().control;
-  if (!validation_ || control.eval_iters == 0 || iteration % control.eval_interval != 0) return;
-  evaluate("validation", *validation_);
-  if (evaluated_at_ == iteration) {
-    state_.evaluated_at = iteration;
-    state_.consumed_valid_samples = validation_->consumed_samples();
-  }
-}
-
-void TrainingRun::evaluate_at_end() {
-  if (options().control.eval_iters == 0) return;
-  if (validation_ && evaluated_at_ != held_->trainer.progress().iteration) evaluate("validation", *validation_);
-  if (splits_.test && !evaluation_cut_) evaluate("test", *source_of(datasets_.test.get(), 0));
-}
-
-ExitCode TrainingRun::evaluate_only() {
-  const bool test = request_.split == EvaluationSplit::Test;
-  if (test ? !splits_.test : !splits_.valid) {
-    throw ConfigError(fmt::format("--skip-train: the {} split has no samples: give --split or --{}-data-path",
-                                  test ? "test" : "validation", test ? "test" : "valid"));
-  }
-  const std::unique_ptr<BatchSource> source = source_of((test ? datasets_.test : datasets_.valid).get(), 0);
-  evaluate(test ? "test" : "validation", *source);
-  held_->grid.world().barrier();
-  const ExitCode code = evaluation_cut_ ? ExitCode::Interrupted : ExitCode::Done;
-  complete(code);
-  return code;
-}
-
-void TrainingRun::evaluate(const char* split, BatchSource& source) {
-  const PhaseRecord phase(request_.flight, FlightPhase::Evaluate);
-  Trainer& trainer = held_->trainer;
-  double bytes = 0;
-  for (int64_t i = 0; i < options().control.eval_iters; ++i) {
-    const auto batches = source.next_step();
-    trainer.evaluate_step(batches);
-    // A signal must not wait for the end of a long evaluation; all ranks leave it together.
-    double stop = wishes().stop;
-    held_->grid.world().all_reduce(Tensor(&stop, DType::Float64, {1}), comm::ReduceOp::Max).wait();
-    if (stop != 0) {
-      wished_.stop = stop;
-      evaluation_cut_ = true;
-      trainer.finish_evaluation();
-      return;
-    }
-    if (token_bytes_.empty()) continue;
-    for (const io::MicroBatch& batch : batches) {
-      for (size_t row = 0; row < batch.targets.size(); ++row) {
-        if (!batch.loss_mask.empty() && batch.loss_mask[row] == 0) continue;  // not in the loss either
-        const auto token = static_cast<size_t>(batch.targets[row]);
-        if (token < token_bytes_.size()) bytes += token_bytes_[token];
-      }
-    }
-  }
-  const Trainer::Evaluation evaluation = trainer.finish_evaluation();
-  held_->grid.world().all_reduce(Tensor(&bytes, DType::Float64, {1}), comm::ReduceOp::Sum).wait();
-  io::EvaluationRecord record;
-  record.iteration = trainer.progress().iteration;
-  record.split = split;
-  record.lm_loss = evaluation.loss;
-  record.tokens = static_cast<int64_t>(evaluation.tokens);
-  if (bytes > 0) record.bits_per_byte = evaluation.loss * evaluation.tokens / (std::numbers::ln2 * bytes);
-  if (reporter_) reporter_->evaluation(record);
-  evaluated_at_ = record.iteration;
-  step_watch_.restart();
 }
 
 void TrainingRun::save(const char* why) {

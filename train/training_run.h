@@ -14,6 +14,7 @@
 #include "train/data_setup.h"
 #include "train/loss_guard.h"
 #include "train/run_reporter.h"
+#include "train/step_profile.h"
 #include "train/stop_signal.h"
 #include "train/straggler_watch.h"
 #include "train/trainer.h"
@@ -94,6 +95,7 @@ class TrainingRun {
   std::optional<StragglerWatch> stragglers_;  // rank 0 only
   std::optional<LossGuard> loss_guard_;
   Stopwatch step_watch_;
+  std::unique_ptr<StepProfile> profile_;
   RunState state_;               // of steps and of evaluations at their interval
   int64_t evaluated_at_ = -1;    // iteration
   bool evaluation_cut_ = false;  // by a wish to stop

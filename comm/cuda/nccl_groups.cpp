@@ -1,13 +1,31 @@
 #include "comm/cuda/nccl_groups.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
+#include <string_view>
 
 #include "comm/cuda/nccl_check.h"
 #include "comm/cuda/nccl_comm.h"
 
 namespace triax::comm {
+
+namespace {
+
+/// What the environment tells NCCL: "NCCL_ALGO=Ring NCCL_DEBUG=WARN".
+std::string settings() {
+  std::vector<std::string> found;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    if (std::string_view(*entry).starts_with("NCCL_")) found.emplace_back(*entry);
+  }
+  std::sort(found.begin(), found.end());
+  return found.empty() ? "no NCCL_ settings" : fmt::format("{}", fmt::join(found, " "));
+}
+
+}  // namespace
 
 NcclGroups::NcclGroups(kernels::CudaDevice& device) : device_(&device) {
   device.set_watch([this] { watch(); });
@@ -18,7 +36,12 @@ NcclGroups::~NcclGroups() { device_->set_watch({}); }
 std::string NcclGroups::describe() const {
   int version = 0;
   TRIAX_NCCL(ncclGetVersion(&version));
-  return fmt::format("NCCL {}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+  return fmt::format("NCCL {}.{}.{}, {}", version / 10000, version / 100 % 100, version % 100, settings());
+}
+
+MemoryProvider& NcclGroups::registered_memory() {
+  registration_.look_up();
+  return registration_;
 }
 
 DeviceGroups::Id NcclGroups::make_id() {

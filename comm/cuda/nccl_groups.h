@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "comm/cuda/nccl_link.h"
+#include "comm/cuda/nccl_registration.h"
 
 namespace triax::comm {
 
@@ -19,6 +20,7 @@ class NcclGroups final : public DeviceGroups {
   kernels::DiscreteDevice& device() override { return *device_; }
   std::string describe() const override;
   Id make_id() override;
+  MemoryProvider& registered_memory() override;
   std::unique_ptr<Communicator> make(const DeviceGroup& group, const Id& id) override;
   std::unique_ptr<Communicator> make_messages(const DeviceGroup& group, std::span<const Id> ids) override;
   void collect() override;
@@ -32,6 +34,7 @@ class NcclGroups final : public DeviceGroups {
 
   kernels::CudaDevice* device_;
   std::vector<NcclLink*> links_;  ///< not owned: they live as long as the groups, which end before this
+  NcclRegistration registration_{links_};
 };
 
 }  // namespace triax::comm

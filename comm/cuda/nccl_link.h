@@ -31,6 +31,8 @@ class NcclLink {
   NcclLink(const NcclLink&) = delete;
   NcclLink& operator=(const NcclLink&) = delete;
   const DeviceGroup& group() const { return group_; }
+  /// Null once given up.
+  ncclComm_t communicator() const { return comm_; }
 
   /// call(communicator, stream) gives the operation to NCCL and returns its status.
   template <class Call>

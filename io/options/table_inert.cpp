@@ -104,11 +104,7 @@ std::vector<Row> logging_rows() {
       {"wandb-exp-name", Value, Logging, kWandb},
       {"wandb-save-dir", Value, Logging, kWandb},
       {"logging-level", Value, Logging, "logs go to stderr at one level"},
-      {"profile", Switch, Logging, "no CUDA profiler"},
-      {"profile-step-start", Value, Logging, "no CUDA profiler"},
-      {"profile-step-end", Value, Logging, "no CUDA profiler"},
-      {"profile-ranks", List, Logging, "no CUDA profiler"},
-      {"use-pytorch-profiler", Switch, Logging, "no CUDA profiler"},
+      {"use-pytorch-profiler", Switch, Logging, "--profile writes traces in the form of PyTorch's profiler anyway"},
   };
 }
 

@@ -112,6 +112,19 @@ std::vector<OptionEntry> logging_entries() {
       text_option(
           "metrics-file", kGroup, "FILE", [](auto& o) -> auto& { return o.control.metrics_file; },
           "default RUN_DIR/metrics.jsonl"),
+      switch_option(
+          "profile", kGroup, [](auto& o) -> auto& { return o.control.profile; },
+          "write traces of some steps to RUN_DIR/trace/profile; on GPUs bracket a capture of Nsight Systems "
+          "(nsys profile -c cudaProfilerApi)"),
+      integer_option(
+          "profile-step-start", kGroup, {0}, [](auto& o) -> auto& { return o.control.profile_step_start; },
+          "--profile begins after this iteration"),
+      integer_option(
+          "profile-step-end", kGroup, {1}, [](auto& o) -> auto& { return o.control.profile_step_end; },
+          "--profile ends with this iteration"),
+      list_option(
+          "profile-ranks", kGroup, "R ...", [](auto& o) -> auto& { return o.control.profile_ranks; },
+          "ranks of --profile"),
       real_option(
           "peak-tflops", kGroup, kPositive, [](auto& o) -> auto& { return o.control.peak_tflops; },
           "peak of one rank, for MFU; default measured at start"),
@@ -157,6 +170,9 @@ std::vector<OptionEntry> run_entries() {
       switch_option(
           "shared-memory", kGroup, [](auto& o) -> auto& { return o.control.shared_memory; },
           "ranks of one host communicate through shared memory"),
+      switch_option(
+          "use-nccl-ub", kGroup, [](auto& o) -> auto& { return o.control.use_nccl_ub; },
+          "on GPUs: tensors lie in memory registered with NCCL, which then copies less (NCCL 2.19 or newer)"),
       integer_option(
           "fake-nodes", kGroup, {1}, [](auto& o) -> auto& { return o.control.fake_nodes; },
           "pretend that a host is that many nodes"),

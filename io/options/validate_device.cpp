@@ -5,7 +5,13 @@ namespace triax::io {
 
 void check_device(const RunOptions& options, FaultList& faults) {
   const RunControl& control = options.control;
-  if (control.device == "cpu") return;
+  if (control.device == "cpu") {
+    if (control.use_nccl_ub) {
+      faults.add("use-nccl-ub", "true", "registers memory of GPUs, and --device is cpu",
+                 "--device cuda, or leave it out");
+    }
+    return;
+  }
   const ParallelOptions& p = options.parallel;
   const auto refuse = [&](const std::string& why, const std::string& legal) {
     faults.add("device", control.device, why, legal);

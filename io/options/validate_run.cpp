@@ -75,10 +75,32 @@ void check_checkpoints(const RunControl& control, FaultList& faults) {
   }
 }
 
+void check_profile(const RunOptions& options, FaultList& faults) {
+  const RunControl& control = options.control;
+  if (!control.profile) return;
+  if (control.profile_step_end <= control.profile_step_start) {
+    faults.add("profile-step-end", control.profile_step_end,
+               fmt::format("must be more than --profile-step-start {}", control.profile_step_start),
+               std::to_string(control.profile_step_start + 1));
+  } else if (options.batch.train_iters > 0 && control.profile_step_end > options.batch.train_iters) {
+    faults.add("profile-step-end", control.profile_step_end,
+               fmt::format("the run ends with iteration {}", options.batch.train_iters),
+               fmt::format("at most {}, with a smaller --profile-step-start", options.batch.train_iters));
+  }
+  if (control.skip_train) faults.text("--profile: --skip-train makes no steps; leave one of them out");
+  const int world = options.parallel.grid.world();
+  for (const std::string& word : control.profile_ranks) {
+    const std::optional<int64_t> rank = parse_integer(word);
+    if (rank && *rank >= 0 && *rank < world) continue;
+    faults.add("profile-ranks", word, "must be ranks of the run", fmt::format("0 to {}", world - 1));
+  }
+}
+
 }  // namespace
 
 void check_run(const RunOptions& options, FaultList& faults) {
   check_data(options, faults);
+  check_profile(options, faults);
   check_tokenizer(options.data, faults);
   const RunControl& control = options.control;
   check_checkpoints(control, faults);

@@ -109,6 +109,33 @@ void CudaDevice::start_download(Tensor device, Tensor host) {
   copy_rows(device, host, cudaMemcpyDeviceToHost, stream());
 }
 
+void CudaDevice::start_copy_beside(Tensor device, Tensor host) {
+  need_matrix("start_copy_beside", "host", host, device.dtype(), device.rows(), device.cols());
+  if (!copy_stream_) {
+    TRIAX_CUDA(cudaStreamCreateWithPriority(copy_stream_.out(), cudaStreamNonBlocking, 0));
+    for (CudaEvent* event : {&copies_ready_, &copies_done_}) {
+      TRIAX_CUDA(cudaEventCreateWithFlags(event->out(), cudaEventDisableTiming));
+    }
+  }
+  TRIAX_CUDA(cudaEventRecord(copies_ready_.get(), stream()));
+  TRIAX_CUDA(cudaStreamWaitEvent(copy_stream_.get(), copies_ready_.get(), 0));
+  copy_rows(device, host, cudaMemcpyDeviceToHost, copy_stream_.get());
+  TRIAX_CUDA(cudaEventRecord(copies_done_.get(), copy_stream_.get()));
+  copies_pending_ = true;
+}
+
+void CudaDevice::order_after_copies() {
+  if (!copies_pending_) return;
+  TRIAX_CUDA(cudaStreamWaitEvent(stream(), copies_done_.get(), 0));
+  copies_pending_ = false;
+}
+
+void CudaDevice::finish_copies() {
+  if (!copy_stream_) return;
+  TRIAX_CUDA(cudaSetDevice(ordinal_));  // of this thread
+  TRIAX_CUDA(cudaEventSynchronize(copies_done_.get()));
+}
+
 void CudaDevice::mark(size_t slot) {
   while (marks_.size() <= slot) {
     marks_.emplace_back();

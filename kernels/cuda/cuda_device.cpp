@@ -42,6 +42,7 @@ void CudaDevice::select_gpu(int ordinal) {
   const std::string gpu_fault = gpu_refusal(gpu.name, gpu.major, gpu.minor);
   if (!gpu_fault.empty()) throw RunTimeError("--device cuda: " + gpu_fault);
   TRIAX_CUDA(cudaSetDevice(ordinal));
+  ordinal_ = ordinal;
   capability_ = gpu.major * 10 + gpu.minor;
   description_ = fmt::format(
       "{}, compute capability {}.{}, {} multiprocessors, {:.1f} GiB; driver for CUDA {}, built with {}", gpu.name,

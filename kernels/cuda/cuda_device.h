@@ -31,6 +31,13 @@ class CudaDevice final : public DiscreteDevice {
   void download(Tensor device, Tensor host) override;
   void start_upload(Tensor host, Tensor device) override;
   void start_download(Tensor device, Tensor host) override;
+  void start_copy_beside(Tensor device, Tensor host) override;
+  void order_after_copies() override;
+  void finish_copies() override;
+  void begin_range(const char* name) override;
+  void end_range() override;
+  bool start_capture() override;
+  void stop_capture() override;
   void upload_step(const StepBlock& block, StepBlock* device) override;
   void mark(size_t slot) override;
   double marked_s(size_t slot) override;
@@ -126,6 +133,10 @@ class CudaDevice final : public DiscreteDevice {
   Buffer bounce_;
   std::function<void()> watch_;
   std::vector<CudaEvent> marks_;
+  CudaStream copy_stream_;  ///< of copies beside the work; made at the first
+  CudaEvent copies_ready_, copies_done_;
+  bool copies_pending_ = false;  ///< the compute stream is not ordered after them yet
+  int ordinal_ = 0;
   CudaEvent origin_;  ///< its time on both clocks
   double origin_s_ = 0;
   std::unique_ptr<GemmPlans> plans_;

@@ -67,6 +67,35 @@ grep -qE '^  group +operation +calls +sent MB +busy ms +wait ms +GB/s +exposed m
 grep -qE '^  pp +send +4\.0 +0\.0041 +[0-9.]+ +[0-9.]+ ' out || fault "no row of messages: $(grep '^  pp' out)"
 grep -A8 '"operation": "recv"' pp2/summary.json | grep -q '"waited_ms": [0-9]' || fault "no wait of receives"
 
+# --profile: traces of steps 2 and 3 that read back, of the ranks named, on either device; a capture on the GPU alone.
+for device in cuda-emulated cpu; do
+  must "profile, $device" 2 $device profile-$device --pipeline-model-parallel-size 2 --train-iters 3 --profile \
+    --profile-step-start 1 --profile-step-end 3 --profile-ranks 1
+  traces=profile-$device/trace/profile
+  [ "$(cd $traces && find . -type f | sort | tr '\n' ' ')" = \
+    "./step-2.json ./step-2/rank-1.json.gz ./step-3.json ./step-3/rank-1.json.gz " ] ||
+    fault "profile, $device: files: $(find $traces -type f)"
+  expect 0 'measured trace of 1f1b' "$triax" trace summary $traces/step-3.json
+  gzip -dc $traces/step-3/rank-1.json.gz >hta.json
+  grep -q '"rank": 1, "world_size": 2' hta.json || fault "profile, $device: the trace of rank 1: $(head -5 hta.json)"
+  [ "$(grep -c '"cat": "kernel", "name": "ncclDevKernel_SendRecv 1RECV_F' hta.json)" -eq 4 ] ||
+    fault "profile, $device: four receives: $(grep -c SendRecv hta.json)"
+done
+must "profile, rank 0" 1 cuda-emulated profile-0 --train-iters 2 --profile --profile-step-start 1 --profile-step-end 2
+grep -q 'profiled steps 2 to 2: .*; a capture by cudaProfilerApi was open' err || fault "profile: $(grep profiled err)"
+must "profile, CPU" 1 cpu profile-1 --train-iters 2 --profile --profile-step-start 1 --profile-step-end 2
+grep -q 'profiled steps 2 to 2: .*; no capture by Nsight' err || fault "profile on the CPU: $(grep profiled err)"
+expect 2 '--profile-step-end 2: must be more than --profile-step-start 5' train 1 cpu none --train-iters 9 --profile \
+  --profile-step-start 5 --profile-step-end 2
+expect 2 '--profile-step-end 12: the run ends with iteration 9' train 1 cpu none --train-iters 9 --profile
+expect 2 '--profile-ranks 7: must be ranks of the run' train 1 cpu none --train-iters 20 --profile --profile-ranks 0 7
+
+# Memory registered with NCCL, and what the environment tells NCCL, is said.
+NCCL_ALGO=Ring must "registered" 2 cuda-emulated registered --zero-stage 3 --train-iters 6 --use-nccl-ub
+[ "$(steps zero3)" = "$(steps registered)" ] || fault "registered memory changes the steps"
+grep -q 'NCCL 2.18.0, NCCL_ALGO=Ring' err || fault "settings of NCCL: $(grep device err)"
+grep -q 'NCCL 2.18.0, no NCCL_ settings' replicas/run.json || fault "no word that NCCL has no settings"
+
 # A checkpoint goes from one device to the other and back; what is computed differs by rounding only.
 near() { # as steps: the two files agree within 1e-5
   paste -d' ' "$1" "$2" | tr -c '0-9.eE+\n-' ' ' | awk '
@@ -104,6 +133,14 @@ text=$(say 1 cpu)
 [ "$text" = "$(say 1 cuda-emulated)" ] || fault "text of a GPU: $(say 1 cuda-emulated), on the CPU: $text"
 [ "$text" = "$(say 2 cuda-emulated --tensor-model-parallel-size 2)" ] || fault "text of two GPUs differs from $text"
 
+# Kernels are measured on the device that is asked for; what bench measures on the CPU alone says so.
+bench() { "$mpiexec" -n 1 "$triax" bench "$@" --model t0 --mock-data --device cuda-emulated --rounds 1; }
+expect 0 '1 ranks at once, each on emulated GPU' bench gemm --dtypes fp32
+[ "$(bench norm --dtypes fp32,bf16 --format csv 2>err | grep -c '^layer_norm_forward,.*,[0-9.]*,"no peak known"$')" -eq 2 ] ||
+  fault "bench norm on a GPU: $(bench norm --dtypes fp32,bf16 --format csv 2>&1)"
+expect 2 'does not compute in fp64' bench gemm --dtypes fp64
+expect 2 "bench overlap measures the CPU's side only" bench overlap
+
 # What this device cannot do is refused, with what can be done instead.
 refuse() { # words of the reason, words of the remedy, options
   local why=$1 remedy=$2
@@ -119,6 +156,7 @@ refuse 'leaves the choice of --collective-algorithm to NCCL (NCCL_ALGO)' 'or lea
   --collective-algorithm dp=ring
 refuse 'does not shard over a part of the dp ranks' 'or no --zero-shard-group' --zero-stage 3 --zero-shard-group 1
 refuse 'works on host memory' '--device cpu' --grad-sync parameter-server
+expect 2 'registers memory of GPUs, and --device is cpu' train 2 cpu none --use-nccl-ub --train-iters 1
 [ ! -e none ] || fault "a refused run leaves a run directory"
 TRIAX_EMULATED_GPUS=1 expect 2 'ranks 0 and 1 on' train 2 cuda-emulated none --train-iters 1
 TRIAX_EMULATED_GPUS=0 expect 5 'this process sees no GPU' train 1 cuda-emulated none --train-iters 1

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -16,27 +17,18 @@
 
 #include "base/dtype.h"
 #include "gpu.h"
+#include "nccl_state.h"
 
+using triax::emulated::fail;
 using triax::emulated::Gpu;
-
-struct EmulatedNccl {
-  int rank = 0, tag = 0;
-  std::vector<int> world;  // of each rank
-  int polls = 2;           // until it is said to be ready
-  std::atomic<bool> aborted{false};
-  std::atomic<int> in_flight{0};
-  int size() const { return static_cast<int>(world.size()); }
-};
+using triax::emulated::is_registered;
+using triax::emulated::last_error;
+using triax::emulated::nccl_counts;
+using triax::emulated::not_on_device;
 
 namespace {
 
 constexpr int kMeetingTag = 1 << 16, kFirstTag = 1 << 17;
-
-std::string& last_error() {
-  static std::string words;
-  return words;
-}
-ncclResult_t fail(ncclResult_t status, const std::string& words) { return last_error() = words, status; }
 
 size_t width(ncclDataType_t type) {
   switch (type) {
@@ -153,12 +145,15 @@ ncclResult_t give(Call call) {
   return ncclSuccess;
 }
 
-bool on_device(std::initializer_list<std::pair<const void*, size_t>> ranges) {
+bool on_device(const EmulatedNccl* comm, std::initializer_list<std::pair<const void*, size_t>> ranges) {
+  ++nccl_counts().operations;
+  const bool known = std::all_of(ranges.begin(), ranges.end(),
+                                 [&](const auto& range) { return is_registered(*comm, range.first, range.second); });
+  if (known) ++nccl_counts().operations_on_buffers;
   return std::all_of(ranges.begin(), ranges.end(), [](const auto& range) {
     return range.second == 0 || triax::emulated::on_device(range.first, range.second);
   });
 }
-ncclResult_t not_on_device() { return fail(ncclInvalidArgument, "an address is not of device memory"); }
 
 template <class T, class Wide>
 void combine(ncclRedOp_t op, const std::vector<const char*>& from, void* to, size_t count) {
@@ -296,6 +291,10 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
     std::fprintf(stderr, "emulated NCCL: a communicator is destroyed with operations in flight\n");
     std::_Exit(99);
   }
+  if (!comm->registered.empty()) {
+    std::fprintf(stderr, "emulated NCCL: a communicator is destroyed with buffers registered\n");
+    std::_Exit(99);
+  }
   std::unique_ptr<EmulatedNccl>{comm};
   return ncclSuccess;
 }
@@ -308,25 +307,25 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
 
 ncclResult_t ncclAllReduce(const void* in, void* out, size_t count, ncclDataType_t type, ncclRedOp_t op,
                            ncclComm_t comm, cudaStream_t stream) {
-  if (!on_device({{in, count * width(type)}, {out, count * width(type)}})) return not_on_device();
+  if (!on_device(comm, {{in, count * width(type)}, {out, count * width(type)}})) return not_on_device();
   return give(reduction(comm, stream, in, out, count, type, op, [](int) { return int64_t{0}; }));
 }
 ncclResult_t ncclReduce(const void* in, void* out, size_t count, ncclDataType_t type, ncclRedOp_t op, int root,
                         ncclComm_t comm, cudaStream_t stream) {
-  if (!on_device({{in, count * width(type)}})) return not_on_device();
+  if (!on_device(comm, {{in, count * width(type)}})) return not_on_device();
   return give(reduction(comm, stream, in, out, count, type, op, [root](int r) { return int64_t{r == root ? 0 : -1}; }));
 }
 ncclResult_t ncclReduceScatter(const void* in, void* out, size_t count, ncclDataType_t type, ncclRedOp_t op,
                                ncclComm_t comm, cudaStream_t stream) {
   const size_t bytes = count * width(type);
-  if (!on_device({{in, bytes * comm->world.size()}, {out, bytes}})) return not_on_device();
+  if (!on_device(comm, {{in, bytes * comm->world.size()}, {out, bytes}})) return not_on_device();
   return give(
       reduction(comm, stream, in, out, count, type, op, [bytes](int r) { return static_cast<int64_t>(bytes) * r; }));
 }
 ncclResult_t ncclAllGather(const void* in, void* out, size_t count, ncclDataType_t type, ncclComm_t comm,
                            cudaStream_t stream) {
   const size_t bytes = count * width(type);
-  if (!on_device({{in, bytes}, {out, bytes * comm->world.size()}})) return not_on_device();
+  if (!on_device(comm, {{in, bytes}, {out, bytes * comm->world.size()}})) return not_on_device();
   auto parts = std::make_shared<std::vector<const char*>>();
   const auto start = [=](Exchange& exchange) {
     auto* const own = static_cast<char*>(out) + bytes * static_cast<size_t>(comm->rank);
@@ -345,7 +344,7 @@ ncclResult_t ncclAllGather(const void* in, void* out, size_t count, ncclDataType
 ncclResult_t ncclBroadcast(const void* in, void* out, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
                            cudaStream_t stream) {
   const size_t bytes = count * width(type);
-  if (!on_device({{out, bytes}})) return not_on_device();
+  if (!on_device(comm, {{out, bytes}})) return not_on_device();
   auto got = std::make_shared<const char*>(nullptr);
   const auto start = [=](Exchange& exchange) {
     if (comm->rank != root) {
@@ -364,12 +363,12 @@ ncclResult_t ncclBroadcast(const void* in, void* out, size_t count, ncclDataType
 ncclResult_t ncclSend(const void* data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream) {
   const size_t bytes = count * width(type);
-  if (!on_device({{data, bytes}})) return not_on_device();
+  if (!on_device(comm, {{data, bytes}})) return not_on_device();
   return give({comm, stream, [=](Exchange& exchange) { exchange.send(peer, data, bytes); }, [] {}});
 }
 ncclResult_t ncclRecv(void* data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream) {
   const size_t bytes = count * width(type);
-  if (!on_device({{data, bytes}})) return not_on_device();
+  if (!on_device(comm, {{data, bytes}})) return not_on_device();
   auto got = std::make_shared<const char*>(nullptr);
   return give({comm, stream, [=](Exchange& exchange) { *got = exchange.recv(peer, bytes).data(); },
                [=] { std::memcpy(data, *got, bytes); }});

@@ -4,12 +4,17 @@
 #include <gtest/gtest.h>
 #include <mpi.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <future>
 #include <thread>
 
 #include "base/flight_recorder.h"
 #include "io/trace/flight.h"
+#include "kernels/cuda_loader.h"
+#include "parallel/program_print.h"
+#include "tests/emulated/recorded.h"
 #include "tests/mpi/parity.h"
 #include "tests/mpi/shared_directory.h"
 
@@ -200,6 +205,84 @@ TEST(TrainCuda, TimeBeforeTheLastPeerIsWaitNotTransfer) {
   } else {
     EXPECT_EQ(entry.waited_s, 0);
   }
+}
+
+template <class T>
+T& of_module(const char* symbol) {
+  return *reinterpret_cast<T* (*)()>(kernels::cuda_module_symbol(kernels::CudaModule::Emulated, symbol))();
+}
+
+// With --use-nccl-ub every group reads and writes memory that it was told of, and what is trained has the same bits.
+TEST(TrainCuda, TensorsLieInMemoryRegisteredWithNccl) {
+  if (session().size() != 2) return;
+  auto& counts = of_module<emulated::NcclCounts>("triax_emulated_nccl");
+  for (const Case& c :
+       {Case{"dp2 zero 3", layout(TinyModel::T0, 1, 1, 2), 3}, Case{"pp2", layout(TinyModel::T0, 1, 2, 1)}}) {
+    SCOPED_TRACE(c.name);
+    std::vector<Trajectory> trained;
+    for (const bool registers : {false, true}) {
+      io::RunOptions options = options_of(c, "cuda-emulated");
+      options.control.use_nccl_ub = registers;
+      const emulated::NcclCounts before = counts;
+      {
+        TinyRun run(session(), options);
+        trained.push_back(trajectory_of(run, 2));
+        EXPECT_EQ(counts.registered > 0, registers);
+      }
+      EXPECT_EQ(counts.registered, 0);
+      EXPECT_GT(counts.operations, before.operations);
+      EXPECT_EQ(counts.operations_on_buffers - before.operations_on_buffers,
+                registers ? counts.operations - before.operations : 0);
+    }
+    EXPECT_EQ(trained[0].loss, trained[1].loss);
+    EXPECT_EQ(trained[0].norm, trained[1].norm);
+  }
+}
+
+// A profiler that records a step sees every op of the program, by name and in order.
+TEST(TrainCuda, AProfilerSeesTheOps) {
+  if (session().size() != 2) return;
+  TinyRun run(session(), options_of({"pp2", layout(TinyModel::T0, 1, 2, 1)}, "cuda-emulated"));
+  auto& recorded = of_module<emulated::Recorded>("triax_emulated_recorded");
+  recorded = {};
+  run.step();
+  EXPECT_TRUE(recorded.ranges.empty());
+  EXPECT_TRUE(run.device().start_capture());
+  run.step();
+  run.device().stop_capture();
+  run.step();
+  std::vector<std::string> expected;
+  const parallel::Program& program = run.trainer().program();
+  const int position = run.trainer().position();
+  for (const parallel::Op& op : program.positions[static_cast<size_t>(position)]) {
+    expected.push_back(parallel::text_of(program.layers, position, op));
+    expected.push_back("/");
+  }
+  EXPECT_EQ(recorded.ranges, expected);
+  EXPECT_EQ(recorded.starts, 1);
+  EXPECT_EQ(recorded.stops, 1);
+  EXPECT_EQ(recorded.depth, 0);
+}
+
+// A copy beside the work has what the memory held at the call, although later work overwrites it.
+TEST(TrainCuda, ACopyBesideTheWorkReadsWhatWasThere) {
+  if (session().size() != 2) return;
+  const train::RunDevice device(session(), "cuda-emulated", 1);
+  Arena arena(device.get().memory()), pinned(device.get().staging_memory());
+  constexpr int64_t kElements = 5000;
+  const Buffer there = arena.allocate(DType::Float32, kElements, MemoryCategory::Workspace);
+  const Buffer here = pinned.allocate(DType::Float32, kElements, MemoryCategory::Staging);
+  const Tensor x = there.view(DType::Float32, {kElements}), copy = here.view(DType::Float32, {kElements});
+  for (int i = 1; i <= 50; ++i) {
+    device.get().fill(x, i);
+    device.get().start_copy_beside(x, copy);
+    device.get().order_after_copies();
+    device.get().fill(x, -i);
+    std::async(std::launch::async, [&] { device.get().finish_copies(); }).get();
+    EXPECT_EQ(*std::min_element(copy.as<float>(), copy.as<float>() + kElements), i);
+    EXPECT_EQ(*std::max_element(copy.as<float>(), copy.as<float>() + kElements), i);
+  }
+  device.get().synchronize();
 }
 
 TEST(TrainCuda, AnElementTypeThatNcclDoesNotKnowIsRefused) {

@@ -98,7 +98,7 @@ class TinyRun {
       : options_(resolved(std::move(options), session.size())),
         device_(session, options_.control.device, options_.control.threads),
         grid_(session, train::grid_options(options_), device_.groups()),
-        arena_(device_.discrete() != nullptr ? device_.get().memory() : grid_.memory()) {
+        arena_(device_.memory(options_, grid_)) {
     start(use);
   }
   /// One rank on its own, whatever the MPI world.

@@ -107,7 +107,7 @@ TEST(Scripts, llama3_8b_in_bf16_parses_as_written) {
   }
   ParsedOptions parsed = parse_options(split_blanks(words));
   RunOptions& o = parsed.options;
-  EXPECT_EQ(o.inert.size(), 13u);  // --overlap-param-gather is honoured
+  EXPECT_EQ(o.inert.size(), 10u);  // --overlap-param-gather and --profile are honoured
   EXPECT_EQ(o.parallel.zero_stage, 1);
   EXPECT_EQ(parsed.notes.size(), 1u);  // sequence parallelism at TP 1
   resolve(o, 8);

@@ -57,5 +57,11 @@ ncclResult_t ncclBroadcast(const void* in, void* out, size_t count, ncclDataType
 ncclResult_t ncclSend(const void* data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream);
 ncclResult_t ncclRecv(void* data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream);
+/// Of NCCL 2.19, in the library alone: the product looks them up.
+#define TRIAX_STAND_IN extern "C" __attribute__((visibility("default")))
+TRIAX_STAND_IN ncclResult_t ncclMemAlloc(void** data, size_t bytes);
+TRIAX_STAND_IN ncclResult_t ncclMemFree(void* data);
+TRIAX_STAND_IN ncclResult_t ncclCommRegister(ncclComm_t comm, void* data, size_t bytes, void** handle);
+TRIAX_STAND_IN ncclResult_t ncclCommDeregister(ncclComm_t comm, void* handle);
 ncclResult_t ncclGroupStart();
 ncclResult_t ncclGroupEnd();

@@ -1,0 +1,28 @@
+// What stand-ins of the emulated GPU have seen, for tests that load the module.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace triax::emulated {
+
+struct Recorded {
+  bool recording = false;
+  int starts = 0, stops = 0, depth = 0;
+  std::vector<std::string> ranges;  // while recording: names as they begin, "/" as they end
+};
+
+struct NcclCounts {
+  int64_t registered = 0;             // buffers of communicators, now
+  int64_t operations = 0;             // so far
+  int64_t operations_on_buffers = 0;  // of these, with all data in registered buffers
+};
+
+}  // namespace triax::emulated
+
+/// Of the module: "triax_emulated_recorded", "triax_emulated_nccl".
+extern "C" {
+triax::emulated::Recorded* triax_emulated_recorded();
+triax::emulated::NcclCounts* triax_emulated_nccl();
+}
