@@ -31,10 +31,12 @@ struct Software {
   bool gathers_by_unit = false;       ///< updated weights (ZeRO 1, 2) are awaited layer by layer, not by chunk
   bool shards_across_passes = true;   ///< gathers and reductions of ZeRO 2, 3 run on from one micro-batch to the next
   int64_t fused_softmax_batches = 1;  ///< unfused attention: softmax is one kernel where this divides b a/t
-  int64_t gradient_bytes = 0;         ///< of a gradient as it is reduced; 0: as the run's options say
-  double forward_launches = 0;        ///< kernels and copies that the host starts for one layer, forward
-  double backward_launches = 0;       ///< backward
-  bench::Constant launch_s;           ///< of the host for each; kernels run behind it, so the longer of both counts
+  /// Interleaved, messages awaited: how many share a port in each step. Megatron-LM sends to both neighbours at once.
+  double awaited_messages = 1;
+  int64_t gradient_bytes = 0;    ///< of a gradient as it is reduced; 0: as the run's options say
+  double forward_launches = 0;   ///< kernels and copies that the host starts for one layer, forward
+  double backward_launches = 0;  ///< backward
+  bench::Constant launch_s;      ///< of the host for each; kernels run behind it, so the longer of both counts
   bench::Constant host_norm;  ///< n of (device^n + host^n)^(1/n): how evenly kernels' lengths are mixed; 0: the longer
   bench::Constant step_s;     ///< of the host for one step: data, optimizer, logging
   bench::Constant micro_batch_s;      ///< of the host for one micro-batch beside its layers

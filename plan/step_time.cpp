@@ -144,7 +144,7 @@ double bubble(const StepShape& s, const PositionTime& first, const PositionTime&
   }
 }
 
-double messages(const StepShape& s, double c) {
+double messages(const Software& software, const StepShape& s, double c) {
   const double p = s.pipeline;
   const auto m = static_cast<double>(s.num_micro_batches);
   if (s.pipeline == 1) return 0;
@@ -152,7 +152,7 @@ double messages(const StepShape& s, double c) {
     case ScheduleKind::OneFOneB:
       return 2 * c * ((p - 1) * m / p + (p - 2));
     case ScheduleKind::Interleaved:
-      return 2 * c * (s.chunks * p - 1) + (s.overlap_p2p ? 0 : c * s.chunks * m);
+      return 2 * c * (s.chunks * p - 1) + (s.overlap_p2p ? 0 : software.awaited_messages * c * s.chunks * m);
     default:
       return 2 * c * (p - 1);
   }
@@ -268,7 +268,7 @@ StepTime step_time(const Pricing& p, const StepShape& s, const LayerCosts& costs
   step.gather_s = m * slowest->gather;
   step.host_s = m * slowest->host + p.software.step_s.value;
   step.bubble_s = bubble(s, first, inner, last, *slowest);
-  step.message_s = s.pipeline > 1 ? messages(s, message_time(p, s)) : 0;
+  step.message_s = s.pipeline > 1 ? messages(p.software, s, message_time(p, s)) : 0;
 
   const ShapeParameters each = parameters_of(s);
   double parameters = each.layer * static_cast<double>(layers_of_position(s, 0)) + each.embedding;

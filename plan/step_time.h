@@ -40,7 +40,8 @@ struct StepTime {
 
 /// Uniform stages but for the ends; f, b of a micro-batch on the slowest stage, c one message:
 ///   gpipe, 1f1b   sum_i (f_i + b_i) + (m-1) max (f+b) + 2c [(p-1) m/p + p-2]      (gpipe: + 2c (p-1))
-///   interleaved   m max (f+b) + sum_{i>0} (f_i + b_i) / v + 2c (vp-1); without overlap of messages + c v m
+///   interleaved   m max (f+b) + sum_{i>0} (f_i + b_i) / v + 2c (vp-1); without overlap of messages + c v m,
+///                 c the time of what a step sends to both neighbours where the program sends it together
 ///   zb-h1, -h2    m max + (p-1) (F+I-W), (F+I-2W); zb-v m max: not below 0
 /// then gradients over dp beside the last backward, optimizer, gathers.
 StepTime step_time(const Pricing& pricing, const StepShape& shape, const LayerCosts& costs);
