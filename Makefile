@@ -52,10 +52,12 @@ check-long: setup build
 
 # The program where it can be built, for this machine's GPU alone; the kernels in any case.
 check-gpu:
-	@$(MAKE) --no-print-directory PRESET=cuda TARGET=triax build \
+	@scripts/check_gpu.sh probe
+	@export CHECK_GPU_STARTED=$$(date +%s); \
+	$(MAKE) --no-print-directory PRESET=cuda "TARGET=triax cuda_tests cuda_measure" build \
 	  "CMAKE_ARGS=-DTRIAX_CUDA_ARCHITECTURES=$$(scripts/gpu_architecture.sh) $(CMAKE_ARGS)" || \
-	  echo "check-gpu: the program is not built (above); the kernels alone follow"
-	@scripts/check_gpu.sh build/gpu build/cuda/bin/triax
+	  echo "check-gpu: the program is not built (above); the kernels alone follow"; \
+	scripts/check_gpu.sh run build/gpu "$(CURDIR)/build/cuda"
 
 corpus:
 	@scripts/corpus.sh

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -211,6 +212,10 @@ class Device {
   virtual void count_nonfinite(Tensor x, Tensor out) = 0;
   /// g = grad * grad_scale; m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2; w -= lr (mhat / (sqrt(vhat) + eps) + wd w).
   virtual void adamw(const AdamW& args, const StepBlock* step) = 0;
+  /// The same over many ranges, whose elements are disjoint; a device with launches takes up to 64 in one.
+  virtual void adamw_many(std::span<const AdamW> ranges, const StepBlock* step) {
+    for (const AdamW& range : ranges) adamw(range, step);
+  }
   virtual void sgd(const Sgd& args, const StepBlock* step) = 0;
 
   /// Codes of compressed gradients (kernels/compression.h); null on a device without them.

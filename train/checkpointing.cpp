@@ -190,8 +190,8 @@ std::string Checkpointing::load_or_initialize() {
       read_piece(reader, piece, *device_);
     }
     if (with == WithOptimizer::Yes && trainer_->compression() != nullptr) {
-      missing =
-          load_compression(*trainer_->compression(), trainer_->store(), grid_->coord(), grid_->data().size(), reader);
+      missing = load_compression(*trainer_->compression(), trainer_->store(), grid_->coord(), grid_->data().size(),
+                                 reader, *device_);
     }
     bytes = static_cast<double>(reader.bytes_read());
   });

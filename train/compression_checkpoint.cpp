@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "train/host_values.h"
 
 namespace triax::train {
 
@@ -38,36 +39,35 @@ io::Piece piece_of(const comm::StateTensor& state, const Parameter& p, const com
 }
 
 template <class T>
-void add(const std::vector<char>& from, Tensor to) {
-  T* out = to.as<T>();
-  for (int64_t i = 0; i < to.numel(); ++i) {
-    T value;
-    std::memcpy(&value, from.data() + static_cast<size_t>(i) * sizeof(T), sizeof(T));
-    out[i] += value;
+void add(const std::vector<std::byte>& from, std::vector<std::byte>& to) {
+  for (size_t at = 0; at < to.size(); at += sizeof(T)) {
+    T value, sum;
+    std::memcpy(&value, &from[at], sizeof(T));
+    std::memcpy(&sum, &to[at], sizeof(T));
+    sum += value;
+    std::memcpy(&to[at], &sum, sizeof(T));
   }
 }
 
 /// residual of dp rank D = sum of the checkpoint's D, D + d, D + 2 d, ...
 bool load_residual(const comm::StateTensor& state, io::Piece piece, int first, int data_ranks,
-                   io::CheckpointReader& reader) {
-  bool found = reader.has_kind(residual_kind(0)) && reader.find(residual_kind(0), piece.tensor) != nullptr;
-  std::vector<char> buffer;
+                   io::CheckpointReader& reader, kernels::Device& device) {
+  const bool found = reader.has_kind(residual_kind(0)) && reader.find(residual_kind(0), piece.tensor) != nullptr;
+  const DType dtype = state.values.dtype();
+  const auto size = static_cast<size_t>(state.values.bytes());
+  std::vector<std::byte> sum, next(size);
+  piece.data = Tensor(next.data(), dtype, {state.values.numel()});
   for (int64_t d = first; reader.has_kind(residual_kind(d)); d += data_ranks) {
     piece.kind = residual_kind(d);
     if (reader.find(piece.kind, piece.tensor) == nullptr) return false;
-    if (d == first) {
-      reader.read(piece);
-      continue;
-    }
-    buffer.resize(static_cast<size_t>(piece.bytes()));
-    piece.data = Tensor(buffer.data(), state.values.dtype(), {state.values.numel()});
     reader.read(piece);
-    if (state.values.dtype() == DType::Float64) {
-      add<double>(buffer, state.values);
+    if (sum.empty()) {
+      sum = next;
     } else {
-      add<float>(buffer, state.values);
+      dtype == DType::Float64 ? add<double>(next, sum) : add<float>(next, sum);
     }
   }
+  if (!sum.empty()) device.upload(Tensor(sum.data(), dtype, {state.values.numel()}), state.values.flat());
   return found;
 }
 
@@ -85,12 +85,13 @@ std::vector<io::Piece> compression_pieces(const GradientCompression& compression
 }
 
 int64_t load_compression(const GradientCompression& compression, const parallel::ParameterStore& store,
-                         const comm::GridCoord& coord, int data_ranks, io::CheckpointReader& reader) {
+                         const comm::GridCoord& coord, int data_ranks, io::CheckpointReader& reader,
+                         kernels::Device& device) {
   int64_t missing = 0;
   for (const comm::StateTensor& state : compression.state()) {
     const io::Piece piece = piece_of(state, parameter_of(store, state), coord);
     if (std::string_view(state.kind) == comm::kGradResidual) {
-      missing += load_residual(state, piece, coord.data, data_ranks, reader) ? 0 : 1;
+      missing += load_residual(state, piece, coord.data, data_ranks, reader, device) ? 0 : 1;
       continue;
     }
     const io::TensorInfo* stored = reader.find(piece.kind, piece.tensor);
@@ -98,7 +99,7 @@ int64_t load_compression(const GradientCompression& compression, const parallel:
       ++missing;
       continue;
     }
-    reader.read(piece);
+    read_piece(reader, piece, device);
   }
   return missing;
 }

@@ -20,6 +20,7 @@ std::vector<io::Piece> compression_pieces(const GradientCompression& compression
 /// that are gone are added to those that are left, so their sum stays. What the checkpoint lacks stays as it is: zero.
 /// Returns how many tensors it lacks. Throws RunTimeError as the reader does.
 int64_t load_compression(const GradientCompression& compression, const parallel::ParameterStore& store,
-                         const comm::GridCoord& coord, int data_ranks, io::CheckpointReader& reader);
+                         const comm::GridCoord& coord, int data_ranks, io::CheckpointReader& reader,
+                         kernels::Device& device);
 
 }  // namespace triax::train

@@ -31,11 +31,14 @@ Optimizer::Optimizer(const io::OptimizerOptions& options, const parallel::Parame
                      kernels::Device& device, Arena& arena, DType state_dtype, std::vector<FlatRange> owned)
     : options_(options), store_(&store), device_(&device), owned_(std::move(owned)) {
   ensure(store.grad_dtype() == state_dtype, "Optimizer: gradients must have the state dtype");
+  size_t all = 0;
   for (const FlatRange& range : owned_) {
     begin_.push_back(numel_);
     ranges_.push_back(decay_ranges(store, options.weight_decay, range));
     numel_ += range.size();
+    all += ranges_.back().size();
   }
+  adam_.reserve(all);
   if (store.weight_dtype() != state_dtype) master_ = allocate_state(arena, state_dtype, master_buffer_);
   if (options.kind == io::OptimizerKind::Adam) {
     exp_avg_ = allocate_state(arena, state_dtype, exp_avg_buffer_);
@@ -59,11 +62,14 @@ Tensor Optimizer::part(Tensor state, size_t i) const {
 Tensor Optimizer::master(size_t i) const { return master_ ? part(master_, i) : store_->weight(owned_[i]); }
 
 void Optimizer::step(const kernels::StepBlock* step) {
+  adam_.clear();
   for (size_t i = 0; i < owned_.size(); ++i) {
     for (const DecayRange& range : ranges_[i]) update(i, range, step);
   }
+  device_->adamw_many(adam_, step);
 }
 
+/// SGD updates its range; Adam's ranges are gathered.
 void Optimizer::update(size_t i, const DecayRange& part, const kernels::StepBlock* step) {
   const auto own = [&](Tensor state) {
     const int64_t begin = part.range.begin - owned_[i].begin;
@@ -75,17 +81,8 @@ void Optimizer::update(size_t i, const DecayRange& part, const kernels::StepBloc
     device_->sgd({own(master(i)), own(momentum(i)), grad, param, options_.sgd_momentum, part.weight_decay}, step);
     return;
   }
-  kernels::AdamW args;
-  args.master = own(master(i));
-  args.exp_avg = own(exp_avg(i));
-  args.exp_avg_sq = own(exp_avg_sq(i));
-  args.grad = grad;
-  args.param = param;
-  args.beta1 = options_.adam_beta1;
-  args.beta2 = options_.adam_beta2;
-  args.eps = options_.adam_eps;
-  args.weight_decay = part.weight_decay;
-  device_->adamw(args, step);
+  adam_.push_back({own(master(i)), own(exp_avg(i)), own(exp_avg_sq(i)), grad, param, options_.adam_beta1,
+                   options_.adam_beta2, options_.adam_eps, part.weight_decay});
 }
 
 void Optimizer::weights_from_master() {

@@ -61,6 +61,7 @@ class Optimizer {
   std::vector<FlatRange> owned_;
   std::vector<int64_t> begin_;                   ///< of each owned range in the state arrays
   std::vector<std::vector<DecayRange>> ranges_;  ///< of each owned range
+  std::vector<kernels::AdamW> adam_;             ///< of the step: one call for all ranges
   int64_t numel_ = 0;
   Buffer master_buffer_, exp_avg_buffer_, exp_avg_sq_buffer_, momentum_buffer_;
   Tensor master_, exp_avg_, exp_avg_sq_, momentum_;

@@ -10,9 +10,13 @@ namespace {
 template <class T>
 struct PlainRows {
   Rows<T> dy;
-  __device__ int prepare() const { return 0; }
+  using Row = NoRowData;
+  template <int V>
+  __device__ int prepare(int64_t, int64_t) const {
+    return 0;
+  }
   template <int N>
-  __device__ void at(int, int64_t r, int64_t c, float (&v)[N]) const {
+  __device__ void at(int, Row, int64_t r, int64_t c, float (&v)[N]) const {
     load(dy.at(r, c), v);
   }
 };
@@ -22,9 +26,10 @@ __global__ void __launch_bounds__(kBlock)
     add_partials_kernel(const float* partial, int64_t splits, int64_t cols, T* into) {
   const int64_t c = static_cast<int64_t>(blockIdx.x) * kBlock + threadIdx.x;
   if (c >= cols) return;
-  float sum = 0;
-  for (int64_t s = 0; s < splits; ++s) sum += partial[s * cols + c];
-  into[c] = from_float<T>(to_float(into[c]) + sum);
+  // In fp64: the few hundred partial sums shall not cost what the sums over rows within them do not.
+  double sum = to_float(global_read(into + c));
+  for (int64_t s = 0; s < splits; ++s) sum += global_read(partial + s * cols + c);
+  global_write(into + c, from_float<T>(static_cast<float>(sum)));
 }
 
 }  // namespace

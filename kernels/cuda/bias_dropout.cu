@@ -8,15 +8,14 @@
 namespace triax::kernels {
 namespace {
 
-/// Applies the mask of row r, columns c .. c + N - 1 (c is a multiple of 4 when N is): one Philox call for four
+/// Applies the mask of a row, columns c .. c + N - 1 (c is a multiple of 4 when N is): one Philox call for four
 /// elements.
 template <int N>
-__device__ __forceinline__ void mask_row(const DropoutSite& site, DropoutKey key, int64_t r, int64_t c, float (&v)[N]) {
-  const int64_t sample = site.sample[static_cast<uint32_t>(r) % static_cast<uint32_t>(site.batch)];
-  const int64_t position = site.position[r];
+__device__ __forceinline__ void mask_row(const DropoutSite& site, DropoutKey key, TokenPlace row, int64_t c,
+                                         float (&v)[N]) {
   TRIAX_UNROLL
   for (int i = 0; i < N; i += 4) {
-    const PhiloxWords w = dropout_philox(dropout_counter(sample, position, 0, (c + i) / 4), key);
+    const PhiloxWords w = dropout_philox(dropout_counter(row.sample, row.position, 0, (c + i) / 4), key);
     if constexpr (N == 1) {
       const uint32_t mine = c % 4 < 2 ? (c % 4 == 0 ? w.word[0] : w.word[1]) : (c % 4 == 2 ? w.word[2] : w.word[3]);
       v[0] = mine >= site.threshold ? v[0] * site.keep_scale : 0.0f;
@@ -27,23 +26,39 @@ __device__ __forceinline__ void mask_row(const DropoutSite& site, DropoutKey key
   }
 }
 
+/// What a thread keeps for all of its rows.
+template <int V>
+struct ColumnState {
+  DropoutKey key;
+  float bias[V];
+};
+
+/// Writes y, and gives nothing to be summed: column_sums so that the bias and a row's place are read once in a block.
 template <class T>
 struct BiasDropoutAdd {
+  using Row = TokenPlace;
   Rows<const T> x, residual;
   const T* bias;
   DropoutSite site;
   Rows<T> y;
-  template <int N>
-  __device__ void at(int64_t r, int64_t c) const {
-    float v[N], more[N];
+  template <int V>
+  __device__ ColumnState<V> prepare(int64_t c, int64_t cols) const {
+    ColumnState<V> state{};
+    if (site.active) state.key = site.key();
+    if (bias != nullptr && c + V <= cols) load(bias + c, state.bias);
+    return state;
+  }
+  __device__ Row row(int64_t r) const { return site.active ? site.place(r) : Row{}; }
+  template <int N, int V>
+  __device__ void at(const ColumnState<V>& state, Row row, int64_t r, int64_t c, float (&v)[N]) const {
     load(x.at(r, c), v);
     if (bias != nullptr) {
-      load(bias + c, more);
       TRIAX_UNROLL
-      for (int i = 0; i < N; ++i) v[i] += more[i];
+      for (int i = 0; i < N; ++i) v[i] += N == V ? state.bias[i] : to_float(global_read(bias + c + i));
     }
-    if (site.active) mask_row(site, site.key(), r, c, v);
+    if (site.active) mask_row(site, state.key, row, c, v);
     if (residual.data != nullptr) {
+      float more[N];
       load(residual.at(r, c), more);
       TRIAX_UNROLL
       for (int i = 0; i < N; ++i) v[i] += more[i];
@@ -54,14 +69,19 @@ struct BiasDropoutAdd {
 
 template <class T>
 struct BiasDropoutGrad {
+  using Row = TokenPlace;
   Rows<const T> dy;
   DropoutSite site;
   Rows<T> dx;
-  __device__ DropoutKey prepare() const { return site.active ? site.key() : DropoutKey{}; }
+  template <int V>
+  __device__ DropoutKey prepare(int64_t, int64_t) const {
+    return site.active ? site.key() : DropoutKey{};
+  }
+  __device__ Row row(int64_t r) const { return site.active ? site.place(r) : Row{}; }
   template <int N>
-  __device__ void at(DropoutKey key, int64_t r, int64_t c, float (&v)[N]) const {
+  __device__ void at(DropoutKey key, Row row, int64_t r, int64_t c, float (&v)[N]) const {
     load(dy.at(r, c), v);
-    if (site.active) mask_row(site, key, r, c, v);
+    if (site.active) mask_row(site, key, row, c, v);
     store(dx.at(r, c), v);
   }
 };
@@ -80,15 +100,17 @@ void CudaDevice::bias_dropout_add_forward(Tensor x, Tensor bias, Tensor residual
   need_matrix(name, "y", y, x.dtype(), rows, cols);
   if (bias) need_vector(name, "bias", bias, x.dtype(), cols);
   if (residual) need_matrix(name, "residual", residual, x.dtype(), rows, cols);
+  if (x.numel() == 0) return;
   const DropoutSite site = dropout_site(name, dropout, index, rows);
   with_type(name, x.dtype(), [&](auto type) {
     using T = typename decltype(type)::type;
-    constexpr int kWide = 8;  // two Philox calls, so that the key weighs less
+    constexpr int kWide = kVector<T>;
     const BiasDropoutAdd<T> body{input_rows<T>(x), input_rows<T>(residual), static_cast<const T*>(bias.data()), site,
                                  rows_of<T>(y)};
     const bool wide =
         aligned_for(x, kWide) && aligned_for(bias, kWide) && aligned_for(residual, kWide) && aligned_for(y, kWide);
-    wide ? launch_elements<kWide>(rows, cols, body, stream()) : launch_elements<1>(rows, cols, body, stream());
+    wide ? launch_column_sums<kWide>(rows, cols, body, nullptr, stream())
+         : launch_column_sums<1>(rows, cols, body, nullptr, stream());
   });
 }
 

@@ -27,11 +27,11 @@ __global__ void __launch_bounds__(kRowBlock) row_maximum(Rows<const T> logits, i
       TRIAX_UNROLL
       for (int i = 0; i < V; ++i) max = fmaxf(max, v[i]);
     } else {
-      for (int64_t i = c; i < valid; ++i) max = fmaxf(max, to_float(*logits.at(r, i)));
+      for (int64_t i = c; i < valid; ++i) max = fmaxf(max, to_float(global_read(logits.at(r, i))));
     }
   }
   max = block_max(max, scratch);
-  if (threadIdx.x == 0) row_max[r] = max;
+  if (threadIdx.x == 0) global_write(row_max + r, max);
 }
 
 template <class T, int V>
@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(kRowBlock)
                 float* sum_exp, float* target_logit) {
   __shared__ BlockScratch<float> scratch;
   const int64_t r = blockIdx.x;
-  const float max = row_max[r];
+  const float max = global_read(row_max + r);
   float sum = 0;
   for (int64_t c = static_cast<int64_t>(threadIdx.x) * V; c < valid; c += kRowBlock * V) {
     if (c + V <= valid) {
@@ -49,14 +49,14 @@ __global__ void __launch_bounds__(kRowBlock)
       TRIAX_UNROLL
       for (int i = 0; i < V; ++i) sum += expf(v[i] - max);
     } else {
-      for (int64_t i = c; i < valid; ++i) sum += expf(to_float(*logits.at(r, i)) - max);
+      for (int64_t i = c; i < valid; ++i) sum += expf(to_float(global_read(logits.at(r, i))) - max);
     }
   }
   sum = block_sum(sum, scratch);
   if (threadIdx.x == 0) {
-    sum_exp[r] = sum;
-    const int64_t id = target[r] - first;
-    target_logit[r] = id >= 0 && id < valid ? to_float(*logits.at(r, id)) : 0.0f;
+    global_write(sum_exp + r, sum);
+    const int64_t id = global_read(target + r) - first;
+    global_write(target_logit + r, id >= 0 && id < valid ? to_float(global_read(logits.at(r, id))) : 0.0f);
   }
 }
 
@@ -69,13 +69,14 @@ __global__ void __launch_bounds__(kLossBlock)
   __shared__ BlockScratch<double> scratch;
   double sum = 0;
   for (int64_t r = threadIdx.x; r < rows; r += kLossBlock) {
-    const double weight = mask == nullptr ? 1.0 : static_cast<double>(mask[r]);
+    const double weight = mask == nullptr ? 1.0 : static_cast<double>(global_read(mask + r));
     if (weight == 0) continue;  // a masked row may hold anything
-    sum += weight * (log(static_cast<double>(sum_exp[r])) + static_cast<double>(row_max[r]) -
-                     static_cast<double>(target_logit[r]));
+    sum +=
+        weight * (log(static_cast<double>(global_read(sum_exp + r))) + static_cast<double>(global_read(row_max + r)) -
+                  static_cast<double>(global_read(target_logit + r)));
   }
   sum = block_sum(sum, scratch);
-  if (threadIdx.x == 0) *loss_sum += sum;
+  if (threadIdx.x == 0) global_write(loss_sum, global_read(loss_sum) + sum);
 }
 
 template <class T, int V>
@@ -83,9 +84,10 @@ __global__ void __launch_bounds__(kRowBlock)
     row_gradient(Rows<T> logits, int64_t cols, int64_t first, int64_t valid, const int32_t* target,
                  const float* row_max, const float* sum_exp, const float* mask, double seed_factor,
                  const StepBlock* step) {
-  const int64_t r = blockIdx.x, id = target[r] - first;
-  const float max = row_max[r], inverse = 1 / sum_exp[r];
-  const float weight = (mask == nullptr ? 1.0f : mask[r]) * static_cast<float>(seed_factor * step->loss_scale);
+  const int64_t r = blockIdx.x, id = global_read(target + r) - first;
+  const float max = global_read(row_max + r), inverse = 1 / global_read(sum_exp + r);
+  const float weight = (mask == nullptr ? 1.0f : global_read(mask + r)) *
+                       static_cast<float>(seed_factor * global_read(&step->loss_scale));
   const auto gradient = [&](float logit, int64_t c) {
     if (c >= valid || weight == 0) return 0.0f;  // also of a masked row that holds NaN
     return (expf(logit - max) * inverse - (c == id ? 1.0f : 0.0f)) * weight;
@@ -98,7 +100,9 @@ __global__ void __launch_bounds__(kRowBlock)
       for (int i = 0; i < V; ++i) v[i] = gradient(v[i], c + i);
       store(logits.at(r, c), v);
     } else {
-      for (int64_t i = c; i < cols; ++i) *logits.at(r, i) = from_float<T>(gradient(to_float(*logits.at(r, i)), i));
+      for (int64_t i = c; i < cols; ++i) {
+        global_write(logits.at(r, i), from_float<T>(gradient(to_float(global_read(logits.at(r, i))), i)));
+      }
     }
   }
 }

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "kernels/cuda/attention_problem.h"
+#include "kernels/cuda/cuda_compression.h"
 #include "kernels/cuda/gemm_plans.h"
 #include "kernels/cuda/types.h"
 #include "kernels/cuda_support.h"
@@ -97,9 +98,12 @@ CudaDevice::CudaDevice(const CudaDeviceOptions& options) : workspace_(memory_), 
   TRIAX_CUDA(cudaEventRecord(origin_.get(), stream()));
   origin_s_ = now_s();
   plans_ = std::make_unique<GemmPlans>(workspace_);
+  compression_ = std::make_unique<CudaCompression>(stream(), workspace_);
   hopper_kernels_ = capability_ / 10 == 9 && hopper_kernels_answer(stream());
   if (hopper_kernels_) description_ += "; attention by wgmma";
 }
+
+Compression* CudaDevice::compression() { return compression_.get(); }
 
 CudaDevice::~CudaDevice() {
   // While an error unwinds, what the GPU waits for may never come; the job is about to be aborted.

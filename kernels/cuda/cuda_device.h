@@ -14,6 +14,7 @@
 
 namespace triax::kernels {
 
+class CudaCompression;
 class GemmPlans;
 
 class CudaDevice final : public DiscreteDevice {
@@ -94,7 +95,9 @@ class CudaDevice final : public DiscreteDevice {
   void sum_of_squares(Tensor x, Tensor out) override;
   void count_nonfinite(Tensor x, Tensor out) override;
   void adamw(const AdamW& args, const StepBlock* step) override;
+  void adamw_many(std::span<const AdamW> ranges, const StepBlock* step) override;
   void sgd(const Sgd& args, const StepBlock* step) override;
+  Compression* compression() override;
 
  private:
   Buffer scratch(DType dtype, int64_t elements) {
@@ -140,6 +143,7 @@ class CudaDevice final : public DiscreteDevice {
   CudaEvent origin_;  ///< its time on both clocks
   double origin_s_ = 0;
   std::unique_ptr<GemmPlans> plans_;
+  std::unique_ptr<CudaCompression> compression_;
 };
 
 }  // namespace triax::kernels

@@ -2,11 +2,17 @@
 // kernels/dropout_key.h.
 #pragma once
 
-#include "kernels/cuda/platform.h"
+#include "kernels/cuda/global_memory.h"
 #include "kernels/cuda/types.h"
 #include "kernels/dropout_key.h"
 
 namespace triax::kernels {
+
+/// What the bits of a row depend on.
+struct TokenPlace {
+  int64_t sample;
+  int32_t position;
+};
 
 struct DropoutSite {
   bool active = false;
@@ -19,7 +25,11 @@ struct DropoutSite {
   const int32_t* position = nullptr;  // [T]
   int64_t batch = 1;
 
-  __device__ DropoutKey key() const { return dropout_key(seed, step->step, site); }
+  __device__ DropoutKey key() const { return dropout_key(seed, global_read(&step->step), site); }
+  /// Where row r stands.
+  __device__ TokenPlace place(int64_t r) const {
+    return {global_read(sample + static_cast<uint32_t>(r) % static_cast<uint32_t>(batch)), global_read(position + r)};
+  }
 };
 
 /// Checks the index when the site is active; batch is the number of samples of the index.

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "base/tensor.h"
-#include "kernels/cuda/platform.h"
+#include "kernels/cuda/global_memory.h"
 #include "kernels/cuda/ptx.h"
 
 namespace triax::kernels {
@@ -24,36 +24,56 @@ Rows<T> rows_of(const Tensor& t) {
 
 /// N elements as floats, in accesses of up to 16 bytes. N * sizeof(T) is a power of two; p is aligned to it or to 16.
 template <int N, class T>
-__device__ __forceinline__ void load(const T* p, float (&v)[N]) {
+__device__ __forceinline__ void load(const T* p, float (&v)[N], Site site = Site::current()) {
   constexpr int kBytes = N * static_cast<int>(sizeof(T));
   alignas(16) T raw[N];
   if constexpr (kBytes >= 16) {
     TRIAX_UNROLL
-    for (int i = 0; i < kBytes / 16; ++i) reinterpret_cast<uint4*>(raw)[i] = reinterpret_cast<const uint4*>(p)[i];
+    for (int i = 0; i < kBytes / 16; ++i) {
+      reinterpret_cast<uint4*>(raw)[i] = global_read(reinterpret_cast<const uint4*>(p) + i, site);
+    }
   } else if constexpr (kBytes == 8) {
-    *reinterpret_cast<uint2*>(raw) = *reinterpret_cast<const uint2*>(p);
+    *reinterpret_cast<uint2*>(raw) = global_read(reinterpret_cast<const uint2*>(p), site);
   } else {
     TRIAX_UNROLL
-    for (int i = 0; i < N; ++i) raw[i] = p[i];
+    for (int i = 0; i < N; ++i) raw[i] = global_read(p + i, site);
   }
   TRIAX_UNROLL
   for (int i = 0; i < N; ++i) v[i] = to_float(raw[i]);
 }
 
+/// N elements as they lie in memory, 16 bytes: what a thread keeps of a vector that it needs for every row.
+template <class T, int N>
+struct RawRun {
+  static_assert(N * sizeof(T) == 16);
+  uint4 bits;
+  __device__ __forceinline__ void fetch(const T* p, Site site = Site::current()) {
+    bits = global_read(reinterpret_cast<const uint4*>(p), site);
+  }
+  __device__ __forceinline__ void values(float (&v)[N]) const {
+    alignas(16) T raw[N];
+    *reinterpret_cast<uint4*>(raw) = bits;
+    TRIAX_UNROLL
+    for (int i = 0; i < N; ++i) v[i] = to_float(raw[i]);
+  }
+};
+
 template <int N, class T>
-__device__ __forceinline__ void store(T* p, const float (&v)[N]) {
+__device__ __forceinline__ void store(T* p, const float (&v)[N], Site site = Site::current()) {
   constexpr int kBytes = N * static_cast<int>(sizeof(T));
   alignas(16) T raw[N];
   TRIAX_UNROLL
   for (int i = 0; i < N; ++i) raw[i] = from_float<T>(v[i]);
   if constexpr (kBytes >= 16) {
     TRIAX_UNROLL
-    for (int i = 0; i < kBytes / 16; ++i) reinterpret_cast<uint4*>(p)[i] = reinterpret_cast<const uint4*>(raw)[i];
+    for (int i = 0; i < kBytes / 16; ++i) {
+      global_write(reinterpret_cast<uint4*>(p) + i, reinterpret_cast<const uint4*>(raw)[i], site);
+    }
   } else if constexpr (kBytes == 8) {
-    *reinterpret_cast<uint2*>(p) = *reinterpret_cast<const uint2*>(raw);
+    global_write(reinterpret_cast<uint2*>(p), *reinterpret_cast<const uint2*>(raw), site);
   } else {
     TRIAX_UNROLL
-    for (int i = 0; i < N; ++i) p[i] = raw[i];
+    for (int i = 0; i < N; ++i) global_write(p + i, raw[i], site);
   }
 }
 

@@ -19,7 +19,7 @@ struct Lookup {
   Rows<T> y;
   template <int N>
   __device__ void at(int64_t r, int64_t c) const {
-    const int64_t id = token[r] - first;
+    const int64_t id = global_read(token + r) - first;
     const bool here = id >= 0 && id < table_rows;
     float v[N];
     if (!here) {
@@ -44,11 +44,11 @@ __global__ void __launch_bounds__(kBlock)
     count_tokens(const int32_t* token, int64_t rows, int64_t first, int64_t table_rows, int* count, int* head) {
   const int64_t r = static_cast<int64_t>(blockIdx.x) * kBlock + threadIdx.x;
   if (r >= rows) return;
-  const int64_t id = token[r] - first;
+  const int64_t id = global_read(token + r) - first;
   if (id < 0 || id >= table_rows) return;
-  atomicAdd(&count[id], 1);
+  global_atomic_add(&count[id], 1);
   // Memory is set to 0 before, so the head is kept as rows - r and the first row is the largest.
-  atomicMax(&head[id], static_cast<int>(rows - r));
+  global_atomic_max(&head[id], static_cast<int>(rows - r));
 }
 
 constexpr int kEmbeddingBlock = 128;
@@ -59,10 +59,18 @@ __global__ void __launch_bounds__(kEmbeddingBlock)
     sum_rows_of_token(const int32_t* token, int64_t rows, int64_t first, Rows<const T> dy, int64_t cols,
                       const int* count, const int* head, Rows<G> dtable, int64_t table_rows) {
   __shared__ int found[kEmbeddingBlock];
+  __shared__ int mine, times;  // 0: nothing to do
   const int64_t r = blockIdx.x;
-  const int32_t mine = token[r];
+  if (threadIdx.x == 0) {
+    mine = global_read(token + r);
+    times = 0;
+    const int64_t row = mine - first;
+    if (row >= 0 && row < table_rows && rows - global_read(head + row) == r) times = global_read(count + row);
+  }
+  __syncthreads();
+  int left = times - 1;
+  if (left < 0) return;
   const int64_t id = mine - first;
-  if (id < 0 || id >= table_rows || rows - head[id] != r) return;
   const int64_t c = (static_cast<int64_t>(blockIdx.y) * kEmbeddingBlock + threadIdx.x) * V;
   const bool active = c + V <= cols;
   float sum[V], v[V];
@@ -74,10 +82,9 @@ __global__ void __launch_bounds__(kEmbeddingBlock)
     TRIAX_UNROLL
     for (int i = 0; i < V; ++i) sum[i] += v[i];
   }
-  int left = count[id] - 1;
   for (int64_t begin = r + 1; left > 0; begin += kEmbeddingBlock) {
     const int64_t other = begin + threadIdx.x;
-    found[threadIdx.x] = other < rows && token[other] == mine ? 1 : 0;
+    found[threadIdx.x] = other < rows && global_read(token + other) == mine ? 1 : 0;
     __syncthreads();
     for (int j = 0; j < kEmbeddingBlock && left > 0; ++j) {
       if (found[j] == 0) continue;

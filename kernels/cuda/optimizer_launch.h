@@ -20,17 +20,14 @@ inline void check_optimizer(const char* operation, const Tensor& master, const T
   ensure(step != nullptr, "optimizer: step is missing");
 }
 
-/// f(Type<grad>, Type<param or NoParameter>, width), width elements at a time.
+/// f(Type<grad>, Type<param or NoParameter>).
 template <class F>
-void with_optimizer_types(const char* operation, const Tensor& grad, const Tensor& param, bool aligned, F&& f) {
-  const auto with_width = [&](auto g, auto p) {
-    aligned ? f(g, p, std::integral_constant<int, 4>()) : f(g, p, std::integral_constant<int, 1>());
-  };
+void with_optimizer_types(const char* operation, const Tensor& grad, const Tensor& param, F&& f) {
   with_type(operation, grad.dtype(), [&](auto g) {
-    if (!param) return with_width(g, Type<NoParameter>());
-    if (param.dtype() == DType::BFloat16) return with_width(g, Type<bf16>());
+    if (!param) return f(g, Type<NoParameter>());
+    if (param.dtype() == DType::BFloat16) return f(g, Type<bf16>());
     ensure(param.dtype() == DType::Float16, "optimizer: param must be bf16, fp16 or empty");
-    return with_width(g, Type<fp16>());
+    return f(g, Type<fp16>());
   });
 }
 

@@ -30,19 +30,19 @@ __global__ void __launch_bounds__(kBlock) sum_chunk(const T* x, int64_t n, doubl
       TRIAX_UNROLL
       for (int j = 0; j < V; ++j) sum += Term::of(v[j]);
     } else {
-      for (int64_t j = i; j < end; ++j) sum += Term::of(to_float(x[j]));
+      for (int64_t j = i; j < end; ++j) sum += Term::of(to_float(global_read(x + j)));
     }
   }
   sum = block_sum(sum, scratch);
-  if (threadIdx.x == 0) of_chunk[blockIdx.x] = sum;
+  if (threadIdx.x == 0) global_write(of_chunk + blockIdx.x, sum);
 }
 
 __global__ void __launch_bounds__(kBlock) sum_of_chunks(const double* of_chunk, int64_t chunks, double* out) {
   __shared__ BlockScratch<double> scratch;
   double sum = 0;
-  for (int64_t i = threadIdx.x; i < chunks; i += kBlock) sum += of_chunk[i];
+  for (int64_t i = threadIdx.x; i < chunks; i += kBlock) sum += global_read(of_chunk + i);
   sum = block_sum(sum, scratch);
-  if (threadIdx.x == 0) *out += sum;
+  if (threadIdx.x == 0) global_write(out, global_read(out) + sum);
 }
 
 template <class Term>

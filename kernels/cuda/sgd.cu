@@ -10,9 +10,9 @@ namespace {
 template <class G, class P, int V>
 __global__ void __launch_bounds__(kBlock) sgd_kernel(float* master, float* buffer, const G* grad, P* param, int64_t n,
                                                      float momentum, float weight_decay, const StepBlock* step) {
-  if (step->skip != 0) return;
-  const auto learning_rate = static_cast<float>(step->learning_rate);
-  const auto grad_scale = static_cast<float>(step->grad_scale);
+  if (global_read(&step->skip) != 0) return;
+  const auto learning_rate = static_cast<float>(global_read(&step->learning_rate));
+  const auto grad_scale = static_cast<float>(global_read(&step->grad_scale));
   for (int64_t i = (static_cast<int64_t>(blockIdx.x) * kBlock + threadIdx.x) * V; i < n;
        i += static_cast<int64_t>(gridDim.x) * kBlock * V) {
     float w[V], b[V], g[V];
@@ -41,13 +41,13 @@ void CudaDevice::sgd(const Sgd& a, const StepBlock* step) {
   if (a.momentum_buffer) need_vector("sgd", "momentum_buffer", a.momentum_buffer, DType::Float32, n);
   const auto launch = [&](int64_t begin, int64_t end, bool aligned) {
     if (begin == end) return;
-    with_optimizer_types("sgd", a.grad, a.param, aligned, [&](auto g, auto p, auto width) {
+    with_optimizer_types("sgd", a.grad, a.param, [&](auto g, auto p) {
       using G = typename decltype(g)::type;
       using P = typename decltype(p)::type;
-      constexpr int V = decltype(width)::value;
-      const auto grid = static_cast<unsigned>(std::min<int64_t>(kElementBlocks, grid_of(end - begin, kBlock * V)));
-      TRIAX_LAUNCH((sgd_kernel<G, P, V>), grid, kBlock, 0, stream(), a.master.as<float>() + begin,
-                   a.momentum_buffer ? a.momentum_buffer.as<float>() + begin : nullptr,
+      const int64_t width = aligned ? 4 : 1;
+      const auto grid = static_cast<unsigned>(std::min<int64_t>(kElementBlocks, grid_of(end - begin, kBlock * width)));
+      TRIAX_LAUNCH((aligned ? sgd_kernel<G, P, 4> : sgd_kernel<G, P, 1>), grid, kBlock, 0, stream(),
+                   a.master.as<float>() + begin, a.momentum_buffer ? a.momentum_buffer.as<float>() + begin : nullptr,
                    static_cast<const G*>(a.grad.data()) + begin,
                    a.param ? static_cast<P*>(a.param.data()) + begin : nullptr, end - begin,
                    static_cast<float>(a.momentum), static_cast<float>(a.weight_decay), step);

@@ -35,7 +35,8 @@ steps() {
 content() { "$triax" ckpt ls "$1" --hash | grep '^content'; }
 
 # Saving and going on: the bits of the run without a break, in the losses and in the files; --async-save writes the same.
-for layout in "zero3 --zero-stage 3" "tp2 --tensor-model-parallel-size 2 --sequence-parallel"; do
+for layout in "zero3 --zero-stage 3 --zero-quantized-weights" "tp2 --tensor-model-parallel-size 2 --sequence-parallel" \
+  "topk --grad-compression topk --grad-compression-density 0.1 --grad-compression-min-elements 100"; do
   read -r name options <<<"$layout"
   # shellcheck disable=SC2086
   {
@@ -150,8 +151,8 @@ refuse() { # words of the reason, words of the remedy, options
 }
 refuse 'does not compute in fp64' '--device cpu, or --bf16, fp32, fp16' --fp64
 refuse 'has no virtual time' '--clock real, or --device cpu' --clock virtual
-refuse 'has no codes for --grad-compression' '--grad-compression none' --grad-compression topk
-refuse 'has no codes for --zero-quantized-weights' 'or leave it out' --zero-stage 3 --zero-quantized-weights
+refuse 'does not do --grad-compression powersgd' 'topk, qsgd, int8 or bf16' --grad-compression powersgd
+refuse 'does not do --grad-compression onebit-adam' 'topk, qsgd, int8 or bf16' --grad-compression onebit-adam
 refuse 'leaves the choice of --collective-algorithm to NCCL (NCCL_ALGO)' 'or leave it out' \
   --collective-algorithm dp=ring
 refuse 'does not shard over a part of the dp ranks' 'or no --zero-shard-group' --zero-stage 3 --zero-shard-group 1

@@ -1,22 +1,34 @@
 // How fast the GPU's kernels are: TFLOP/s of products and attention, GB/s of the rest against this GPU's own copy
 // speed. Random data, the host's clock around batches of calls that fill 50 ms or more, median of 5 batches after one
-// to warm up. usage: cuda_measure   prints a table; needs 24 GB of GPU memory
+// to warm up. usage: cuda_measure [cuda|cuda-emulated]   prints a table; needs 24 GB of GPU memory. Emulated: shapes of
+// toys, one call each, so that the table itself is tested; its speeds are the emulation's.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <functional>
 #include <random>
 #include <vector>
 
 #include "base/clock.h"
+#include "kernels/compression.h"
 #include "kernels/cuda_loader.h"
 
 namespace triax::kernels {
 namespace {
 
+/// Shapes: of a model worth measuring on a GPU, or of a toy.
+struct Sizes {
+  int64_t rows, hidden, loss_rows, vocabulary, flat;
+  int64_t divide_seq, divide_heads;
+  double batch_s;  // how long a batch of calls takes
+};
+constexpr Sizes kOfGpu{32768, 4096, 8192, 50304, int64_t{1} << 28, 1, 1, 0.05};
+constexpr Sizes kOfToy{64, 256, 16, 1024, int64_t{1} << 14, 64, 16, 0};
+
 class Bench {
  public:
-  explicit Bench(DiscreteDevice& device) : d(device), arena_(device.memory()) {}
+  Bench(DiscreteDevice& device, const Sizes& shapes) : d(device), sizes(shapes), arena_(device.memory()) {}
   Tensor tensor(DType dtype, int64_t rows, int64_t cols) {
     memory_.push_back(arena_.allocate(dtype, rows * cols, MemoryCategory::Workspace));
     return memory_.back().view(dtype, {rows, cols});
@@ -66,15 +78,17 @@ class Bench {
       return watch.elapsed_s() / calls;
     };
     batch(1);
-    const int calls = std::max(1, static_cast<int>(std::ceil(0.05 / batch(2))));
+    const int calls = std::max(1, static_cast<int>(std::ceil(sizes.batch_s / batch(1))));
     std::vector<double> times;
     for (int i = 0; i < 5; ++i) times.push_back(batch(calls));
     std::sort(times.begin(), times.end());
     return times[2];
   }
   void flops(const char* what, double operations, const std::function<void()>& call) {
-    const double s = time(call);
-    std::printf("| %-62s | %9.3f ms | %7.1f TFLOP/s |\n", what, 1e3 * s, operations / s * 1e-12);
+    const double s = time(call), rate = operations / s;
+    if (gemm_rate < rate) gemm_rate = rate;
+    std::printf("| %-62s | %9.3f ms | %7.1f TFLOP/s, %3.0f %% of gemm |\n", what, 1e3 * s, rate * 1e-12,
+                100 * rate / gemm_rate);
     std::fflush(stdout);
   }
   void bytes(const char* what, double moved, const std::function<void()>& call) {
@@ -86,7 +100,9 @@ class Bench {
   }
 
   DiscreteDevice& d;
+  const Sizes& sizes;
   double copy_rate = 0;
+  double gemm_rate = 0;  ///< the fastest so far
 
  private:
   Arena arena_;
@@ -96,7 +112,8 @@ class Bench {
 };
 
 void measure_gemm(Bench& b) {
-  const auto product = [&](const char* what, DType in, DType out, int64_t n, Gemm g) {
+  const auto product = [&](const char* what, DType in, DType out, int64_t side, Gemm g) {
+    const int64_t n = side / b.sizes.divide_seq;
     g.a = b.random(in, n, n), g.b = b.random(in, n, n), g.c = b.random(out, n, n);
     const auto size = static_cast<double>(n);
     b.flops(what, 2 * size * size * size, [&] { b.d.gemm(g); });
@@ -106,8 +123,8 @@ void measure_gemm(Bench& b) {
   forward.transpose_b = Transpose::Yes;
   gradient.transpose_a = Transpose::Yes;
   gradient.accumulate = Accumulate::Yes;
-  product("gemm bf16 4096^3, x W^T", DType::BFloat16, DType::BFloat16, 4096, forward);
   product("gemm bf16 8192^3, x W^T", DType::BFloat16, DType::BFloat16, 8192, forward);
+  product("gemm bf16 4096^3, x W^T", DType::BFloat16, DType::BFloat16, 4096, forward);
   product("gemm bf16 8192^3, dy W", DType::BFloat16, DType::BFloat16, 8192, {});
   product("gemm bf16 8192^3, dW += dy^T x in fp32", DType::BFloat16, DType::Float32, 8192, gradient);
   product("gemm fp16 8192^3, x W^T", DType::Float16, DType::Float16, 8192, forward);
@@ -116,6 +133,10 @@ void measure_gemm(Bench& b) {
 
 void measure_attention(Bench& b, const char* what, DType dtype, int64_t batch, int64_t seq, int64_t heads,
                        int64_t kv_heads, int64_t dim, double dropout) {
+  batch = (batch + b.sizes.divide_heads - 1) / b.sizes.divide_heads;
+  seq /= b.sizes.divide_seq;
+  heads /= b.sizes.divide_heads;
+  kv_heads = std::max<int64_t>(1, kv_heads / b.sizes.divide_heads);
   const int64_t rows = batch * seq, q_cols = heads * dim, kv_cols = kv_heads * dim;
   const Tensor qkv = b.random(dtype, rows, q_cols + 2 * kv_cols), dqkv = b.tensor(dtype, rows, q_cols + 2 * kv_cols);
   const Tensor dout = b.random(dtype, rows, q_cols), o = b.tensor(dtype, rows, q_cols);
@@ -142,8 +163,8 @@ void measure_attention(Bench& b, const char* what, DType dtype, int64_t batch, i
 }
 
 void measure_layers(Bench& b) {
-  constexpr int64_t kRows = 32768, kHidden = 4096;
-  const double matrix = 2.0 * kRows * kHidden;  // bytes of a bf16 matrix
+  const int64_t kRows = b.sizes.rows, kHidden = b.sizes.hidden;
+  const double matrix = 2.0 * static_cast<double>(kRows * kHidden);  // bytes of a bf16 matrix
   const DType t = DType::BFloat16;
   const Tensor x = b.random(t, kRows, kHidden), y = b.tensor(t, kRows, kHidden), dy = b.random(t, kRows, kHidden);
   const Tensor gamma = b.random(t, 1, kHidden).flat(), beta = b.random(t, 1, kHidden).flat();
@@ -175,13 +196,13 @@ void measure_layers(Bench& b) {
           [&] { b.d.bias_dropout_backward(dy, tenth, index, y, dbeta); });
   const Tensor cos = b.random(DType::Float32, kRows / 8, 64), sin = b.random(DType::Float32, kRows / 8, 64);
   b.bytes("rotary, 32 heads of 128", 2 * matrix,
-          [&] { b.d.rotary(y, cos, sin, index.position, 32, Device::RotaryDirection::Forward); });
+          [&] { b.d.rotary(y, cos, sin, index.position, kHidden / 128, Device::RotaryDirection::Forward); });
   b.clear();
 }
 
 void measure_loss(Bench& b) {
-  constexpr int64_t kRows = 8192, kVocab = 50304, kHidden = 4096;
-  const double matrix = 2.0 * kRows * kVocab;
+  const int64_t kRows = b.sizes.loss_rows, kVocab = b.sizes.vocabulary, kHidden = b.sizes.hidden;
+  const double matrix = 2.0 * static_cast<double>(kRows * kVocab), rows = 2.0 * static_cast<double>(kRows * kHidden);
   const Tensor logits = b.random(DType::BFloat16, kRows, kVocab);
   const auto statistics = [&] { return b.tensor(DType::Float32, 1, kRows).flat(); };
   const Tensor max = statistics(), sum = statistics(), hit = statistics();
@@ -199,15 +220,16 @@ void measure_loss(Bench& b) {
           [&] { b.d.cross_entropy_backward(logits, 0, kVocab, target, max, sum, {}, 1, step); });
   const Tensor table = b.random(DType::BFloat16, kVocab, kHidden), x = b.random(DType::BFloat16, kRows, kHidden);
   const Tensor dtable = b.random(DType::Float32, kVocab, kHidden);
-  b.bytes("embedding_forward bf16 [8192, 4096]", 4.0 * kRows * kHidden,
+  b.bytes("embedding_forward bf16 [8192, 4096]", 2 * rows,
           [&] { b.d.embedding_forward(target, table, 0, Accumulate::No, x); });
-  b.bytes("embedding_backward into fp32 (bytes of dy alone)", 2.0 * kRows * kHidden,
+  b.bytes("embedding_backward into fp32 (bytes of dy alone)", rows,
           [&] { b.d.embedding_backward(target, x, 0, dtable); });
   b.clear();
 }
 
 void measure_optimizer(Bench& b) {
-  constexpr int64_t kN = int64_t{1} << 28;
+  const int64_t kN = b.sizes.flat;
+  const auto n = static_cast<double>(kN);
   const auto flat = [&](DType dtype) { return b.random(dtype, 1, kN).flat(); };
   AdamW args{flat(DType::Float32), flat(DType::Float32), flat(DType::Float32), flat(DType::Float32),
              flat(DType::BFloat16)};
@@ -215,23 +237,43 @@ void measure_optimizer(Bench& b) {
   const StepBlock* const step = b.step();
   const Tensor out = b.tensor(DType::Float64, 1, 1).flat();
   b.d.fill(out, 0);
-  b.bytes("adamw fp32 gradients, bf16 parameters, 2^28", 30.0 * kN, [&] { b.d.adamw(args, step); });
-  b.bytes("sum_of_squares fp32, 2^28", 4.0 * kN, [&] { b.d.sum_of_squares(args.grad, out); });
-  b.bytes("count_nonfinite fp32, 2^28", 4.0 * kN, [&] { b.d.count_nonfinite(args.grad, out); });
-  b.bytes("add bf16 to fp32, 2^28", 10.0 * kN, [&] { b.d.add(args.param, args.grad); });
+  b.bytes("adamw fp32 gradients, bf16 parameters, 2^28", 30 * n, [&] { b.d.adamw(args, step); });
+  b.bytes("sum_of_squares fp32, 2^28", 4 * n, [&] { b.d.sum_of_squares(args.grad, out); });
+  b.bytes("count_nonfinite fp32, 2^28", 4 * n, [&] { b.d.count_nonfinite(args.grad, out); });
+  b.bytes("add bf16 to fp32, 2^28", 10 * n, [&] { b.d.add(args.param, args.grad); });
+  b.clear();
+}
+
+void measure_compression(Bench& b) {
+  const int64_t kN = b.sizes.flat, kTaken = kN / 100;
+  const auto n = static_cast<double>(kN);
+  const Tensor x = b.random(DType::Float32, 1, kN).flat(), residual = b.random(DType::Float32, 1, kN).flat();
+  Compression& codes = *b.d.compression();
+  const CodeSegment s{.count = kN, .row_length = kN, .block_length = 256};
+  const auto code = [&](const char* what, Codec codec, double bytes) {
+    const int64_t size = packed_bytes(codec, s);
+    const Tensor packed = b.tensor(DType::UInt8, 1, size).flat();
+    b.bytes(what, (12 + bytes) * n, [&] { codes.encode({codec, {&s, 1}, x, residual, packed, 127, {}}); });
+    b.bytes("its inverse", (4 + bytes) * n, [&] { codes.decode(codec, {&s, 1}, packed, x, Decode::Store); });
+  };
+  code("int8 codes of 256 with error feedback, 2^28", Codec::Int8, 1.0 + 4.0 / 256);
+  code("sign codes of 256 with error feedback, 2^28", Codec::Sign, 1.0 / 8 + 4.0 / 256);
+  const TopK job{x, residual, b.tensor(DType::Float32, 1, kTaken).flat(), b.tensor(DType::Int32, 1, kTaken).flat(), 0};
+  b.bytes("top 1 % with error feedback, 2^28 (28 bytes an element)", 28 * n, [&] { codes.top_k({&job, 1}); });
   b.clear();
 }
 
 }  // namespace
 }  // namespace triax::kernels
 
-int main() {
+int main(int argc, char** argv) {
   using namespace triax::kernels;
+  const bool emulated = argc > 1 && std::strcmp(argv[1], "cuda-emulated") == 0;
   try {
-    const auto device = make_cuda_device({}, CudaModule::Cuda);
+    const auto device = make_cuda_device({}, emulated ? CudaModule::Emulated : CudaModule::Cuda);
     std::printf("%s\n", device->describe().c_str());
     {
-      Bench b(*device);
+      Bench b(*device, emulated ? kOfToy : kOfGpu);
       measure_layers(b);  // first: its copy is the measure of the others
       measure_gemm(b);
       measure_attention(b, "attention bf16 b=4 s=4096 a=32 d=128 causal", triax::DType::BFloat16, 4, 4096, 32, 32, 128,
@@ -243,6 +285,7 @@ int main() {
       measure_attention(b, "attention fp32 b=1 s=2048 a=16 d=64 causal", triax::DType::Float32, 1, 2048, 16, 16, 64, 0);
       measure_loss(b);
       measure_optimizer(b);
+      measure_compression(b);
     }
   } catch (const std::exception& e) {
     std::fprintf(stderr, "%s\n", e.what());

@@ -160,6 +160,16 @@ class MirroredDevice final : public Device {
       device_.adamw(there, on(step));
     });
   }
+  void adamw_many(std::span<const AdamW> ranges, const StepBlock* step) override {
+    run([&](auto& on) {
+      std::vector<AdamW> there(ranges.begin(), ranges.end());
+      for (AdamW& a : there) {
+        a.master = on(a.master), a.exp_avg = on(a.exp_avg), a.exp_avg_sq = on(a.exp_avg_sq);
+        a.grad = on(a.grad), a.param = on(a.param);
+      }
+      device_.adamw_many(there, on(step));
+    });
+  }
   void sgd(const Sgd& a, const StepBlock* step) override {
     run([&](auto& on) {
       Sgd there = a;

@@ -155,6 +155,46 @@ TEST(CudaAdamW, MatchesItsFormulaAndRoundsTheParameter) {
   }
 }
 
+TEST(CudaAdamW, ManyRangesAreOneLaunchWithTheBitsOfOneCallForEach) {
+  // Ranges of one array, aligned and not, tails that no run divides, an empty one; more than one launch takes.
+  std::vector<std::pair<int64_t, int64_t>> ranges;
+  for (int64_t begin = 0, i = 0; i < 70; ++i) {
+    const int64_t n = i == 5 ? 0 : 1 + i * 37 % 211 + (i == 9 ? 3000 : 0);
+    ranges.emplace_back(begin, begin + n);
+    begin += (n + (i % 3 == 0 ? 3 : 0) + 3) / 4 * 4 + (i % 7 == 0 ? 1 : 0);
+  }
+  const int64_t size = ranges.back().second;
+  struct State {
+    Matrix w, m, v, param;
+  };
+  const Matrix grad = random_matrix(DType::Float32, 1, size, 5);
+  StepBlock step;
+  step.learning_rate = 1e-2;
+  step.grad_scale = 0.5;
+  step.update = 3;
+  const auto updated = [&](bool together) {
+    State s{random_matrix(DType::Float32, 1, size, 1), random_matrix(DType::Float32, 1, size, 2),
+            Matrix(DType::Float32, 1, size), Matrix(DType::BFloat16, 1, size)};
+    std::vector<AdamW> parts;
+    for (size_t i = 0; i < ranges.size(); ++i) {
+      const auto part = [&](const Matrix& of) { return of.vec().range(ranges[i].first, ranges[i].second); };
+      parts.push_back(
+          {part(s.w), part(s.m), part(s.v), part(grad), part(s.param), 0.9, 0.95, 1e-8, i % 2 == 0 ? 0.1 : 0});
+    }
+    if (together) mirrored().adamw_many(parts, &step);
+    for (size_t i = 0; i < parts.size() && !together; ++i) {
+      if (parts[i].master.numel() > 0) mirrored().adamw(parts[i], &step);
+    }
+    return s;
+  };
+  const State one = updated(false), many = updated(true);
+  EXPECT_EQ(one.w.bytes(), many.w.bytes());
+  EXPECT_EQ(one.m.bytes(), many.m.bytes());
+  EXPECT_EQ(one.v.bytes(), many.v.bytes());
+  EXPECT_EQ(one.param.bytes(), many.param.bytes());
+  EXPECT_NE(many.w.bytes(), random_matrix(DType::Float32, 1, size, 1).bytes());
+}
+
 TEST(CudaSgd, MatchesItsFormula) {
   for (const double momentum : {0.0, 0.9}) {
     Matrix w = random_matrix(DType::Float32, 1, kN, 1), buffer(DType::Float32, 1, kN), param(DType::BFloat16, 1, kN);

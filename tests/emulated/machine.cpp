@@ -202,6 +202,7 @@ void Machine::start_block(const char* kernel, const std::function<void()>& threa
     t.linear = i;
     t.index = dim3(i % block.x, i / block.x % block.y, i / (block.x * block.y));
     t.state = State::Ready;
+    t.visits.clear();
     t.open.clear();
     t.groups.clear();
     t.products_fenced = false;

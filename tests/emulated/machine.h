@@ -79,9 +79,10 @@ struct Thread {
   unsigned mask = 0;      // of the warp operation it waits at
   const char* file = "";  // where it waits
   int line = 0;
-  std::vector<Copy> open;                 // copies since the last commit
-  std::vector<std::vector<Copy>> groups;  // committed, not yet waited for
-  const Mbarrier* mbarrier = nullptr;     // it waits at, for the phase of this parity
+  std::vector<std::pair<uint64_t, uint32_t>> visits;  // of places that access global memory, when these are counted
+  std::vector<Copy> open;                             // copies since the last commit
+  std::vector<std::vector<Copy>> groups;              // committed, not yet waited for
+  const Mbarrier* mbarrier = nullptr;                 // it waits at, for the phase of this parity
   unsigned parity = 0;
   bool products_fenced = false;
   size_t product_groups = 0;  // committed
@@ -135,6 +136,10 @@ struct KeepStack {
 };
 
 uint32_t simt_seed();
+
+/// Called around the blocks of a launch while traffic is counted.
+void begin_traffic_of(const char* kernel);
+void end_traffic_of_block(const char* kernel);
 
 /// One block at a time.
 class Machine {

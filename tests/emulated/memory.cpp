@@ -1,6 +1,7 @@
 // Device memory and pinned host memory of the emulated GPU. Device memory lies in one reserved range, so that the host
 // can be kept from it. Under AddressSanitizer it comes from the heap instead, so that it is guarded.
 #include <cuda_runtime.h>
+#include <simt.h>
 #include <sys/mman.h>
 
 #include <cstdint>
@@ -74,6 +75,7 @@ class DeviceMemory {
     auto* const data = static_cast<char*>(pointer);
     const auto at = live_.find(data);
     if (at == live_.end()) return false;
+    ++simt::memory_generation;
     const size_t room = room_of(at->second);
     used_ -= room;
     if (kReserved) {
@@ -87,13 +89,14 @@ class DeviceMemory {
     return true;
   }
 
-  bool holds(const void* data, size_t bytes) {
+  bool holds(const void* data, size_t bytes, simt::GlobalRange& range) {
     const std::lock_guard lock(mutex_);
     auto at = live_.upper_bound(static_cast<char*>(const_cast<void*>(data)));
     if (at == live_.begin()) return false;
     --at;
-    const auto begin = reinterpret_cast<uintptr_t>(at->first), p = reinterpret_cast<uintptr_t>(data);
-    return p + bytes <= begin + at->second;
+    range.begin = reinterpret_cast<uintptr_t>(at->first);
+    range.end = range.begin + at->second;
+    return reinterpret_cast<uintptr_t>(data) + bytes <= range.end;
   }
 
   void set_access(HostAccess access) {
@@ -154,6 +157,10 @@ DeviceMemory& memory() {
   return all;
 }
 
+bool find_in_memory(const void* data, size_t bytes, simt::GlobalRange& range) {
+  return memory().holds(data, bytes, range);
+}
+
 struct Pinned {
   std::mutex mutex;
   std::map<const char*, size_t> live;
@@ -165,7 +172,10 @@ Pinned& pinned() {
 
 }  // namespace
 
-bool on_device(const void* data, size_t bytes) { return memory().holds(data, bytes); }
+bool on_device(const void* data, size_t bytes) {
+  simt::GlobalRange range;
+  return memory().holds(data, bytes, range);
+}
 void set_host_access(HostAccess access) { memory().set_access(access); }
 
 bool is_pinned(const void* data, size_t bytes) {
@@ -184,6 +194,7 @@ void memory_may_leak() { memory().failed(); }
 using triax::emulated::Gpu;
 
 cudaError_t cudaMalloc(void** data, size_t bytes) {
+  triax::simt::find_global = triax::emulated::find_in_memory;  // kernels have memory that is theirs
   *data = triax::emulated::memory().allocate(bytes);
   return *data == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
 }

@@ -7,6 +7,10 @@
 #include <array>
 #include <cmath>
 #include <cstdlib>
+#include <memory>
+#include <string>
+
+#include "kernels/cuda/global_memory.h"
 
 namespace triax::emulated {
 namespace {
@@ -141,6 +145,40 @@ TEST(EmulatedRuntime, AFaultOfAKernelIsThrownByTheNextWait) {
         }
       },
       ::testing::ExitedWithCode(7), "");
+}
+
+/// The words of the fault of a kernel whose thread 0 reads, or writes, one float.
+std::string fault_at(float* p, bool store) {
+  const auto kernel = [](float* at, bool write) {
+    if (threadIdx.x != 0) return;
+    if (write) {
+      kernels::global_write(at, 1.0f);
+    } else {
+      static_cast<void>(kernels::global_read(at));
+    }
+  };
+  try {
+    simt::launch("planted", dim3(1), dim3(32), 0, kernel, p, store);
+  } catch (const simt::KernelFault& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(EmulatedRuntime, AccessesOutsideOfDeviceMemoryAreFound) {
+  auto value = std::make_unique<DeviceBytes>();
+  auto* const data = static_cast<float*>(value->raw);
+  constexpr size_t kFloats = kBytes / sizeof(float);
+  float of_host = 0;
+  for (const bool store : {false, true}) {
+    EXPECT_EQ(fault_at(data, store), "");
+    EXPECT_EQ(fault_at(data + kFloats - 1, store), "");
+    for (float* const outside : {data + kFloats, data - 1, &of_host}) {
+      EXPECT_NE(fault_at(outside, store).find("4 bytes outside of device memory"), std::string::npos);
+    }
+  }
+  value.reset();
+  EXPECT_NE(fault_at(data, false).find("outside of device memory"), std::string::npos);
 }
 
 TEST(EmulatedRuntime, MemoryThatIsNeverFreedFailsTheProcess) {

@@ -1,5 +1,6 @@
 #include <simt.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "machine.h"
@@ -40,6 +41,25 @@ unsigned emulated_capability() {
 }
 size_t emulated_shared_limit() { return size_t{emulated_capability() / 10 == 9 ? 227u : 99u} * 1024; }
 
+void fail_misaligned(size_t bytes, const std::source_location& site) {
+  throw KernelFault("an access of " + std::to_string(bytes) +
+                    " bytes to global memory is not aligned: " + site.file_name() + ":" + std::to_string(site.line()));
+}
+
+void find_range(const void* p, size_t bytes, const std::source_location& site) {
+  if (recent_generation != memory_generation) {
+    recent_ranges = {};
+    recent_generation = memory_generation;
+  }
+  GlobalRange range;
+  if (!find_global(p, bytes, range)) {
+    throw KernelFault("an access of " + std::to_string(bytes) + " bytes outside of device memory: " + site.file_name() +
+                      ":" + std::to_string(site.line()));
+  }
+  std::rotate(recent_ranges.begin(), recent_ranges.end() - 1, recent_ranges.end());
+  recent_ranges[0] = range;
+}
+
 Counters& counters() {
   static Counters all;
   return all;
@@ -54,6 +74,7 @@ void run_grid(const char* kernel, dim3 grid, dim3 block, size_t shared_bytes, co
                       " threads, " + std::to_string(shared_bytes) + " bytes of shared memory");
   }
   ++counters().launches;
+  if (counting_traffic) begin_traffic_of(kernel);
   machine.grid = grid;
   machine.block = block;
   for (unsigned z = 0; z < grid.z; ++z) {
@@ -61,6 +82,7 @@ void run_grid(const char* kernel, dim3 grid, dim3 block, size_t shared_bytes, co
       for (unsigned x = 0; x < grid.x; ++x) {
         machine.block_index = dim3(x, y, z);
         machine.run_block(kernel, thread, shared_bytes);
+        if (counting_traffic) end_traffic_of_block(kernel);
       }
     }
   }

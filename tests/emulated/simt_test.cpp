@@ -5,6 +5,9 @@
 
 #include <algorithm>
 
+#include "kernels/cuda/global_memory.h"
+#include "traffic.h"
+
 namespace triax::simt {
 namespace {
 
@@ -102,6 +105,54 @@ TEST(Simt, InvalidLaunchesAreFound) {
   const auto kernel = [] {};
   EXPECT_NE(fault_of(kernel, 1025, 0).find("invalid launch"), std::string::npos);
   EXPECT_NE(fault_of(kernel, 32, 100 * 1024).find("invalid launch"), std::string::npos);
+}
+
+/// Bytes loaded and stored by two blocks of 64 threads.
+template <class Kernel, class... Args>
+Traffic traffic_of(Kernel kernel, Args... args) {
+  triax_emulated_count_traffic(1);
+  EXPECT_EQ(fault_of(kernel, 64, 0, args...), "");
+  triax_emulated_count_traffic(0);
+  const char* name = nullptr;
+  Traffic traffic;
+  EXPECT_EQ(triax_emulated_traffic(&name, &traffic, 1), 1u);
+  EXPECT_STREQ(name, "planted");
+  return traffic;
+}
+
+TEST(Simt, BytesAreCountedBySectorsOfAWarpsAccess) {
+  alignas(32) static float x[128 * 8 + 8], y[128];
+  using kernels::global_read;
+  using kernels::global_write;
+  const auto at = [] { return blockIdx.x * blockDim.x + threadIdx.x; };
+  const auto once = [at] { global_write(y + at(), global_read(x + at())); };
+  Traffic t = traffic_of(once);
+  EXPECT_EQ(t.launches, 1u);
+  EXPECT_EQ(t.loaded_bytes, 512u);
+  EXPECT_EQ(t.stored_bytes, 512u);
+  // What a kernel reads twice costs twice, though the addresses are the same.
+  t = traffic_of([at] { global_write(y + at(), global_read(x + at()) + global_read(x + at())); });
+  EXPECT_EQ(t.loaded_bytes, 1024u);
+  // Every lane in its own sector; a run that begins within one; one address for all.
+  EXPECT_EQ(traffic_of([at] { global_read(x + 8 * at()); }).loaded_bytes, 8 * 512u);
+  EXPECT_EQ(traffic_of([at] { global_read(x + 1 + at()); }).loaded_bytes, 5 * 32 * 4u);
+  EXPECT_EQ(traffic_of([] { global_read(x); }).loaded_bytes, 4 * 32u);
+  // Rounds of a loop are accesses of their own; lanes in different branches do not share one.
+  const auto rounds = [] {
+    for (unsigned i = 0; i < threadIdx.x / 32 + 1; ++i) global_read(x);
+  };
+  EXPECT_EQ(traffic_of(rounds).loaded_bytes, 2 * 3 * 32u);
+  const auto branches = [] { threadIdx.x % 2 == 0 ? global_read(x) : global_read(x); };
+  EXPECT_EQ(traffic_of(branches).loaded_bytes, 4 * 2 * 32u);
+}
+
+TEST(Simt, MisalignedAccessesAreFound) {
+  alignas(16) static float x[64];
+  const auto kernel = [](unsigned shift) {
+    kernels::global_read(reinterpret_cast<const uint4*>(x + shift + 4 * (threadIdx.x % 4)));
+  };
+  EXPECT_EQ(fault_of(kernel, 32, 0, 4u), "");
+  EXPECT_NE(fault_of(kernel, 32, 0, 2u).find("16 bytes to global memory is not aligned"), std::string::npos);
 }
 
 /// c[16, 8] = a[16, 16] b[16, 8] with the fragments that ptx.h documents, loaded as the attention kernels load them.

@@ -3,13 +3,17 @@
 //   __syncthreads that not all threads reach, or at different places; warp operations whose lanes do not all arrive, or
 //   arrive at different places; shared memory read before it is written (it starts as NaN); results that depend on the
 //   order of warps and lanes (it is random, from TRIAX_SIMT_SEED) or on when an asynchronous copy happens (at its issue
-//   or at the wait, by chance).
+//   or at the wait, by chance); global accesses at addresses that are not multiples of their size, or outside of device
+//   memory.
 #pragma once
 
 #include <cuda_runtime.h>
 
+#include <array>
+#include <atomic>
 #include <cstring>
 #include <functional>
+#include <source_location>
 #include <stdexcept>
 #include <vector>
 
@@ -20,6 +24,27 @@ class KernelFault : public std::logic_error {
  public:
   using std::logic_error::logic_error;
 };
+
+/// Whether accesses to global memory are counted (../traffic.h).
+inline bool counting_traffic = false;
+enum class AccessKind { Load, Store };
+/// An access of the running thread; KernelFault when the address is not a multiple of its size.
+void note_access(AccessKind kind, const void* p, size_t bytes, const std::source_location& site);
+[[noreturn]] void fail_misaligned(size_t bytes, const std::source_location& site);
+
+/// A live allocation of device memory.
+struct GlobalRange {
+  uintptr_t begin = 0, end = 0;
+};
+/// Finds the one that holds all of the bytes (../memory.cpp); null: kernels may access what they like.
+inline bool (*find_global)(const void* p, size_t bytes, GlobalRange& range) = nullptr;
+/// Grows whenever device memory is freed.
+inline std::atomic<uint64_t> memory_generation = 0;
+/// The ranges of the last accesses, and the generation for which they hold.
+inline std::array<GlobalRange, 4> recent_ranges;
+inline uint64_t recent_generation = 0;
+/// Finds the range of an access that is in none of those; KernelFault when there is none.
+void find_range(const void* p, size_t bytes, const std::source_location& site);
 
 /// What runs so far: launches and turns of fibers, for tests of the emulation.
 struct Counters {

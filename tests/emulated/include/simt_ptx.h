@@ -71,10 +71,11 @@ void mma_16x8x16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1
   }
 }
 
-inline void copy_async_16(void* shared, const void* global, int valid) {
+inline void copy_async_16(void* shared, const void* global, int valid, Site site = Site::current()) {
   if (reinterpret_cast<uintptr_t>(shared) % 16 != 0 || reinterpret_cast<uintptr_t>(global) % 16 != 0) {
     throw simt::KernelFault("cp.async: an address is not 16-byte aligned");
   }
+  if (valid != 0) TRIAX_NOTE_LOAD(global, 16, site);
   simt::copy_later(shared, valid != 0 ? global : nullptr, 16);
 }
 inline void copies_commit() { simt::close_copies(); }

@@ -1,0 +1,30 @@
+// Gradient compression on the GPU, fp32: the packed bytes, values and residuals of the CPU device, bit for bit
+// (kernels/compression.h). Qsgd's draws are the CPU's too.
+#pragma once
+
+#include "base/memory.h"
+#include "kernels/compression.h"
+#include "kernels/cuda/check.h"
+
+namespace triax::kernels {
+
+class CudaCompression final : public Compression {
+ public:
+  CudaCompression(cudaStream_t stream, Arena& workspace) : stream_(stream), workspace_(&workspace) {}
+  void encode(const Encode& args) override;
+  void decode(Codec codec, std::span<const CodeSegment> segments, Tensor packed, Tensor y, Decode mode) override;
+  void top_k(std::span<const TopK> tensors) override;
+  void scatter(Tensor index, Tensor value, Tensor y, Decode mode) override;
+  /// Not on this device: ConfigError names --grad-compression powersgd.
+  void orthonormalize(Tensor x, uint64_t seed, uint64_t stream) override;
+  void momentum(Tensor m, double beta, double factor, Tensor g) override;
+  void frozen_adam(const FrozenAdam& args, const StepBlock* step) override;
+
+ private:
+  void select(const TopK& t, void* scratch);
+
+  cudaStream_t stream_;
+  Arena* workspace_;
+};
+
+}  // namespace triax::kernels
