@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "comm/ledger.h"
 #include "kernels/compression.h"
+#include "train/host_values.h"
 
 namespace triax::train {
 
@@ -47,6 +48,7 @@ OneBitAdam::OneBitAdam(const io::OptimizerOptions& options, const parallel::Para
     add_updates(coded, decay, coded_updates_);
     const size_t before = plain_updates_.size();
     add_updates(rest, decay, plain_updates_);
+    plain_.reserve(plain_updates_.size());
     for (size_t i = before; counts && i < plain_updates_.size(); ++i) counted_plain_.push_back(plain_updates_[i].range);
   }
 }
@@ -67,14 +69,13 @@ double OneBitAdam::sum_of_squares() {
   const auto squares = [this](const std::vector<FlatRange>& ranges) {
     device_->fill(sum_, 0);
     for (const FlatRange& range : ranges) device_->sum_of_squares(store_->grad(range), sum_);
-    device_->synchronize();
-    return *sum_.as<double>();
+    return scalar_of(*device_, sum_);
   };
   const double d = data_->size();
   const double plain = squares(counted_plain_) * plain_share_;
-  *sum_.as<double>() = d * squares(counted_) + plain;
-  world_->all_reduce(sum_, comm::ReduceOp::Sum).wait();
-  return *sum_.as<double>();
+  double sum = d * squares(counted_) + plain;
+  world_->all_reduce(Tensor(&sum, DType::Float64, {1}), comm::ReduceOp::Sum).wait();
+  return sum;
 }
 
 void OneBitAdam::gather_momentum() {
@@ -93,14 +94,14 @@ void OneBitAdam::gather_momentum() {
   }
 }
 
-void OneBitAdam::step(const kernels::StepBlock* step) {
-  if (step->skip != 0) return;
+void OneBitAdam::step(const kernels::StepBlock& now, const kernels::StepBlock* step) {
+  if (now.skip != 0) return;
   if (!gathered_) gather_momentum();
   kernels::Compression& codes = *device_->compression();
   const double d = data_->size();
   for (const FlatRange& range : coded_) {
     codes.momentum(momentum_.range(range.begin, range.end), options_.adam_beta1 / d,
-                   (1 - options_.adam_beta1) * step->grad_scale, store_->grad(range));
+                   (1 - options_.adam_beta1) * now.grad_scale, store_->grad(range));
   }
   device_->synchronize();
   compression_->sum_momentum();
@@ -121,6 +122,7 @@ void OneBitAdam::step(const kernels::StepBlock* step) {
     codes.frozen_adam(frozen, step);
     if (own_master) device_->copy(frozen.master, store_->weight(u.range));
   }
+  plain_.clear();
   for (const Update& u : plain_updates_) {
     kernels::AdamW args;
     args.master = own(optimizer_->master(u.owned), u);
@@ -132,8 +134,9 @@ void OneBitAdam::step(const kernels::StepBlock* step) {
     args.beta2 = options_.adam_beta2;
     args.eps = options_.adam_eps;
     args.weight_decay = u.weight_decay;
-    device_->adamw(args, step);
+    plain_.push_back(args);
   }
+  device_->adamw_many(plain_, step);
 }
 
 }  // namespace triax::train

@@ -30,8 +30,9 @@ class OneBitAdam {
   /// times their own compressed gradients, at least the square of the mean's norm, and the plain sums' squares.
   /// All-reduces one fp64 over the world.
   double sum_of_squares();
-  /// One update; communicates the momentum over dp. Nothing happens when step->skip is set.
-  void step(const kernels::StepBlock* step);
+  /// One update; communicates the momentum over dp. Nothing happens when skip is set. `step` is the device's block,
+  /// which holds what `now` does.
+  void step(const kernels::StepBlock& now, const kernels::StepBlock* step);
 
  private:
   /// A run of one tensor, within what this rank owns: owned()[owned].
@@ -58,7 +59,8 @@ class OneBitAdam {
   std::vector<parallel::FlatRange> counted_plain_;     // the rest, whose sums this rank has
   double plain_share_ = 1;                             // of those sums' squares: 1 / d where all dp ranks have them
   Buffer momentum_buffer_, sum_buffer_;
-  Tensor momentum_;  // flat, all of it
+  Tensor momentum_;                    // flat, all of it
+  std::vector<kernels::AdamW> plain_;  // of a step: one call for all
   bool gathered_ = true;
   Tensor sum_;  // [1] fp64
 };

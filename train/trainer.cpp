@@ -281,7 +281,7 @@ void Trainer::update(const Op& op) {
       if (server_) return hand_to_server();
       device_->order_after_copies();                             // of a checkpoint
       weights_fresh_ = !options_.parallel.overlap_param_gather;  // else the next step gathers
-      return codes_momentum() ? one_bit_adam_->step(step_) : optimizer_->step(step_);
+      return codes_momentum() ? one_bit_adam_->step(now_, step_) : optimizer_->step(step_);
     case OpKind::GatherParameters:
       return gather_->refresh(op.bucket);
     default:

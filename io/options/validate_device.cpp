@@ -18,12 +18,6 @@ void check_device(const RunOptions& options, FaultList& faults) {
   };
   if (control.precision == Precision::Fp64) refuse("does not compute in fp64", "--device cpu, or --bf16, fp32, fp16");
   if (control.clock == "virtual") refuse("has no virtual time", "--clock real, or --device cpu");
-  using comm::CompressionMethod;
-  const CompressionMethod method = p.compression.method;
-  if (method == CompressionMethod::PowerSgd || method == CompressionMethod::OneBitAdam) {
-    refuse(fmt::format("does not do --grad-compression {}", comm::name_of(method)),
-           "--device cpu, or --grad-compression topk, qsgd, int8 or bf16");
-  }
   if (!p.collective_algorithm.empty()) {
     refuse("leaves the choice of --collective-algorithm to NCCL (NCCL_ALGO)", "--device cpu, or leave it out");
   }

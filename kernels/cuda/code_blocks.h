@@ -25,6 +25,8 @@ struct CodeTable {
   int count;
 };
 
+static_assert(sizeof(CodeTable) <= 4096 - 64);
+
 /// A code block: elements begin .. begin + n of its segment; bytes of Sign codes before it.
 struct CodeBlock {
   int64_t begin, n, sign_bytes;

@@ -15,7 +15,7 @@ class CudaCompression final : public Compression {
   void decode(Codec codec, std::span<const CodeSegment> segments, Tensor packed, Tensor y, Decode mode) override;
   void top_k(std::span<const TopK> tensors) override;
   void scatter(Tensor index, Tensor value, Tensor y, Decode mode) override;
-  /// Not on this device: ConfigError names --grad-compression powersgd.
+  /// Rounds otherwise than the CPU: sums over rows are in fp64 in another order.
   void orthonormalize(Tensor x, uint64_t seed, uint64_t stream) override;
   void momentum(Tensor m, double beta, double factor, Tensor g) override;
   void frozen_adam(const FrozenAdam& args, const StepBlock* step) override;

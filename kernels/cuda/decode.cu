@@ -25,14 +25,20 @@ __global__ void __launch_bounds__(kCodeThreads)
       put<kAdd>(y + s.begin + i, to_float(global_read(reinterpret_cast<const bf16*>(scales) + i)));
     }
   } else {
+    __shared__ float shared_scale;
+    __shared__ uint8_t bits[kLongestBlock / 8];
     const CodeBlock block = code_block(s, k);
-    const float scale = global_read(reinterpret_cast<const float*>(scales) + k);
     const uint8_t* const codes = scales + 4 * table.blocks[which];
+    if (threadIdx.x == 0) shared_scale = global_read(reinterpret_cast<const float*>(scales) + k);
+    if constexpr (kCodec == Codec::Sign) {
+      for (int i = threadIdx.x; i * 8 < block.n; i += kCodeThreads) bits[i] = global_read(codes + block.sign_bytes + i);
+    }
+    __syncthreads();
+    const float scale = shared_scale;
     float* const out = y + s.begin + block.begin;
     for (int i = threadIdx.x; i < block.n; i += kCodeThreads) {
       if constexpr (kCodec == Codec::Sign) {
-        const bool positive = (global_read(codes + block.sign_bytes + i / 8) >> (i % 8) & 1) != 0;
-        put<kAdd>(out + i, positive ? scale : -scale);
+        put<kAdd>(out + i, (bits[i / 8] >> (i % 8) & 1) != 0 ? scale : -scale);
       } else {
         put<kAdd>(out + i, decoded(static_cast<int8_t>(global_read(codes + block.begin + i)), scale));
       }

@@ -67,11 +67,4 @@ void CudaCompression::frozen_adam(const FrozenAdam& args, const StepBlock* step)
   TRIAX_LAUNCH(frozen_update, grid_of(n, kBlock), kBlock, 0, stream_, device, step);
 }
 
-void CudaCompression::orthonormalize(Tensor, uint64_t, uint64_t) {
-  throw ConfigError(
-      "--grad-compression powersgd: the cuda device cannot make its factors orthonormal; use --device cpu, or "
-      "--grad-compression "
-      "topk, qsgd, int8 or bf16");
-}
-
 }  // namespace triax::kernels

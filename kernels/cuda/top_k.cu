@@ -1,9 +1,9 @@
 // The k elements of a = x + residual of largest magnitude, by index; residual = a where not taken, else 0. Exact,
 // without order among threads to matter: the bits of the k-th largest magnitude come digit by digit (11, 11 and 9 bits)
-// from histograms, equals go to the lowest indices, places in the result from counts of chunks. Bytes: a's x and
-// residual are read once and a written; a is read again for two digits, the counts and the result: 28 n + 8 k with a
-// residual, 20 n + 8 k without, and 32 bytes for each cleared element. A histogram of one pass needs 12 n
-// + 8 k, and would keep a in memory of its own; 28 n is what is taken as the minimum here.
+// from histograms, equals go to the lowest indices, places in the result from counts of chunks.
+// Bytes: x and residual are read once and a is written; a is read again for two digits, the counts and the result: 28 n
+// + 8 k with a residual, 20 n + 8 k without, 32 for each cleared element, and for each digit up to 16 KiB of histogram
+// for each of at most 512 blocks. One pass over a is what no exact selection of this kind gets to: 28 n is its minimum.
 #include "kernels/cuda/block.h"
 #include "kernels/cuda/code_blocks.h"
 #include "kernels/cuda/cuda_compression.h"
@@ -14,6 +14,8 @@ namespace {
 
 constexpr int kDigits = 3, kDigitBits = 11, kBins = 1 << kDigitBits;
 constexpr int kRound = 16;
+/// Enough to fill a GPU; each adds its own histogram to the common one.
+constexpr int64_t kHistogramBlocks = 512;
 constexpr int64_t kChunk = int64_t{kBlock} * kRound;
 
 /// Where the search stands; and behind it, in the same scratch memory, the histogram and two counts for each chunk.
@@ -37,8 +39,8 @@ __global__ void __launch_bounds__(kBlock)
   const unsigned prefix = kDigit == 0 ? 0 : global_read(&state->prefix);
   const unsigned known = kDigit == 0 ? 0 : global_read(&state->known);
   __syncthreads();
-  const int64_t begin = blockIdx.x * kChunk, end = begin + kChunk < n ? begin + kChunk : n;
-  for (int64_t i = begin + threadIdx.x; i < end; i += kBlock) {
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kBlock + threadIdx.x; i < n;
+       i += static_cast<int64_t>(gridDim.x) * kBlock) {
     float a = global_read((kDigit == 0 || residual == nullptr ? x : residual) + i);
     if (kDigit == 0 && residual != nullptr) {
       const float rest = global_read(residual + i);
@@ -184,8 +186,8 @@ void CudaCompression::select(const TopK& t, void* scratch) {
   auto* const residual = static_cast<float*>(t.residual.data());
   const auto digit = [&](auto which) {
     constexpr int kDigit = decltype(which)::value;
-    TRIAX_LAUNCH((count_digits<kDigit>), static_cast<unsigned>(chunks), kBlock, 0, stream_, x, residual, n, state,
-                 histogram);
+    const auto blocks = static_cast<unsigned>(std::min(chunks, kHistogramBlocks));
+    TRIAX_LAUNCH((count_digits<kDigit>), blocks, kBlock, 0, stream_, x, residual, n, state, histogram);
     TRIAX_LAUNCH((settle_digit<kDigit>), 1u, kBlock, 0, stream_, k, state, histogram);
   };
   static_assert(kDigits == 3);

@@ -151,8 +151,6 @@ refuse() { # words of the reason, words of the remedy, options
 }
 refuse 'does not compute in fp64' '--device cpu, or --bf16, fp32, fp16' --fp64
 refuse 'has no virtual time' '--clock real, or --device cpu' --clock virtual
-refuse 'does not do --grad-compression powersgd' 'topk, qsgd, int8 or bf16' --grad-compression powersgd
-refuse 'does not do --grad-compression onebit-adam' 'topk, qsgd, int8 or bf16' --grad-compression onebit-adam
 refuse 'leaves the choice of --collective-algorithm to NCCL (NCCL_ALGO)' 'or leave it out' \
   --collective-algorithm dp=ring
 refuse 'does not shard over a part of the dp ranks' 'or no --zero-shard-group' --zero-stage 3 --zero-shard-group 1

@@ -146,6 +146,34 @@ TEST(CudaCompression, TopKIsTheCpus) {
   }
 }
 
+TEST(CudaCompression, OrthonormalRowsSpanEveryDimension) {
+  MirroredCompression gpu(cuda_device());
+  for (const int64_t n : {int64_t{9}, int64_t{1700}}) {
+    Matrix x = random_matrix(DType::Float32, 6, n, 3);
+    for (int64_t c = 0; c < n; ++c) {
+      x.set(2, c, 0);                               // nothing
+      x.set(3, c, 3 * x.at(0, c) - x.at(1, c));     // depends on those before
+      x.set(4, c, x.at(0, c) + 1e-4 * x.at(4, c));  // nearly so
+    }
+    Matrix again = x;
+    gpu.orthonormalize(x.t, 1, 2);
+    gpu.orthonormalize(again.t, 1, 2);
+    EXPECT_EQ(x.bytes(), again.bytes());
+    for (int64_t a = 0; a < 6; ++a) {
+      for (int64_t b = 0; b <= a; ++b) {
+        double dot = 0;
+        for (int64_t c = 0; c < n; ++c) dot += x.at(a, c) * x.at(b, c);
+        EXPECT_NEAR(dot, a == b ? 1 : 0, 1e-6) << n << ": " << a << b;
+      }
+    }
+  }
+  // The replacement of a row of zeros is the CPU's: the first row of a matrix of zeros.
+  Matrix zeros(DType::Float32, 1, 50), of_cpu(DType::Float32, 1, 50);
+  gpu.orthonormalize(zeros.t, 7, 8);
+  make_cpu_device({1})->compression()->orthonormalize(of_cpu.t, 7, 8);
+  expect_close(zeros, of_cpu.values(), 1e-6, "the row in place of zeros");
+}
+
 TEST(CudaCompression, OneBitAdamsUpdatesHaveTheBitsOfTheCpu) {
   const auto cpu = make_cpu_device({1});
   MirroredCompression gpu(cuda_device());

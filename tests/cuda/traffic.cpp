@@ -3,6 +3,7 @@
 // multiples of 32 bytes, rows enough that what a block reads once for all of its rows is small.
 #include "tests/emulated/traffic.h"
 
+#include "kernels/compression.h"
 #include "tests/cuda/cuda_testing.h"
 
 namespace triax::kernels::testing {
@@ -273,6 +274,30 @@ TEST_F(CudaTraffic, AdamWOfManyRangesIsOneLaunch) {
   const Moved moved = moved_by([&](Device& d) { d.adamw_many(ranges, step); });
   EXPECT_EQ(moved.launches, 1u);
   EXPECT_LE(moved.bytes, kMost * 200000 * 30);
+}
+
+TEST_F(CudaTraffic, Compression) {
+  Memory m;
+  const int64_t n = 1 << 20, k = n / 100;
+  const Tensor x = m.vector(DType::Float32, n), residual = m.vector(DType::Float32, n, 0.25);
+  const CodeSegment s{.count = n, .row_length = n, .block_length = 256};
+  for (const Codec codec : {Codec::BFloat16, Codec::Int8, Codec::Qsgd, Codec::Sign}) {
+    const Tensor packed = m.vector(DType::UInt8, packed_bytes(codec, s));
+    const std::string which = std::to_string(static_cast<int>(codec));
+    expect_minimum("encode of codec " + which, {x, residual}, {residual, packed}, [&](Device& d) {
+      d.compression()->encode({codec, {&s, 1}, x, residual, packed, 127, {}});
+    });
+    expect_minimum("decode of codec " + which, {packed}, {x}, [&](Device& d) {
+      d.compression()->decode(codec, {&s, 1}, packed, x, Decode::Store);
+    });
+  }
+  // Top-K's own minimum (kernels/cuda/top_k.cu): seven passes, a sector for each cleared element, histograms.
+  const Tensor value = m.vector(DType::Float32, k), index = m.vector(DType::Int32, k);
+  const TopK job{x, residual, value, index, 0};
+  const double moved = moved_by([&](Device& d) { d.compression()->top_k({&job, 1}); }).bytes;
+  const double blocks = static_cast<double>(n) / 4096;
+  EXPECT_GE(moved, 28.0 * n);
+  EXPECT_LE(moved, 1.05 * (28.0 * n + 3 * 32.0 * k + 3 * 16384 * blocks));
 }
 
 TEST_F(CudaTraffic, Embedding) {

@@ -107,6 +107,8 @@ TEST(TrainCuda, CompressedSumsAndQuantizedGathersFollowTheCpu) {
     codes.density = 0.05;
     codes.block_length = 32;
     codes.min_elements = 200;
+    codes.rank = 2;
+    codes.warmup_steps = method == CompressionMethod::OneBitAdam ? 3 : 0;
     o.parallel.zero_quantized_weights = stage == 3;
     TinyRun run(session(), o);
     std::vector<double> loss;
@@ -115,12 +117,12 @@ TEST(TrainCuda, CompressedSumsAndQuantizedGathersFollowTheCpu) {
     return loss;
   };
   const std::vector<double> plain = losses("cpu", CompressionMethod::None, 0);
-  for (const auto& [method, stage] : std::vector<std::pair<CompressionMethod, int>>{{CompressionMethod::TopK, 0},
-                                                                                    {CompressionMethod::TopK, 1},
-                                                                                    {CompressionMethod::Int8, 1},
-                                                                                    {CompressionMethod::Qsgd, 0},
-                                                                                    {CompressionMethod::BFloat16, 0},
-                                                                                    {CompressionMethod::None, 3}}) {
+  const std::vector<std::pair<CompressionMethod, int>> cases{
+      {CompressionMethod::TopK, 0},     {CompressionMethod::TopK, 1},       {CompressionMethod::Int8, 1},
+      {CompressionMethod::Qsgd, 0},     {CompressionMethod::BFloat16, 0},   {CompressionMethod::PowerSgd, 0},
+      {CompressionMethod::PowerSgd, 1}, {CompressionMethod::OneBitAdam, 0}, {CompressionMethod::OneBitAdam, 1},
+      {CompressionMethod::None, 3}};
+  for (const auto& [method, stage] : cases) {
     SCOPED_TRACE(std::string(name_of(method)) + " zero " + std::to_string(stage));
     const std::vector<double> cpu = losses("cpu", method, stage), gpu = losses("cuda-emulated", method, stage);
     for (size_t i = 0; i < cpu.size(); ++i) EXPECT_LT(relative(gpu[i], cpu[i]), 1e-4) << "loss of step " << i + 1;
