@@ -29,15 +29,31 @@ struct StepBlock {
 enum class Transpose { No, Yes };
 enum class Accumulate { No, Yes };
 
+/// Where the factor of an fp8 operand comes from: what `scale` holds, or the largest |x| of this call and those since
+/// `amax` was cleared, which are then written to `scale` first.
+enum class Fp8Scaling { Delayed, Current };
+
+/// How an operand x of a product becomes fp8 (kernels/cuda/fp8.cu): round(x * scale[0]) in `type`, what is beyond the
+/// type's largest value becomes that; the product is multiplied by scale[1] = 1 / scale[0]. *amax = max(*amax, |x|).
+struct Fp8Operand {
+  DType type = DType::Float8E4M3;  ///< or Float8E5M2; not of both operands
+  Tensor scale{};                  ///< fp32 [2]; empty: not rounded
+  Tensor amax{};                   ///< fp32 [1]
+  Fp8Scaling scaling = Fp8Scaling::Delayed;
+  int margin = 0;  ///< Current: the largest value becomes the type's largest / 2^margin
+};
+
 /// C[m,n] (+)= op(A)[m,k] op(B)[k,n] + bias[n].
 /// a and b share a dtype; c has it too, or fp32 for bf16/fp16 inputs. Sums in fp32 or wider. bias (may be empty) has
-/// a's dtype. All three are matrices with contiguous rows and any row stride.
+/// a's dtype. All three are matrices with contiguous rows and any row stride. With fp8 operands, both or none: a and b
+/// are bf16 or fp16, m, n and k multiples of 16, rows begin at multiples of 16 bytes; where fp8_refusal() is empty.
 struct Gemm {
   Tensor a, b, c;
   Transpose transpose_a = Transpose::No;
   Transpose transpose_b = Transpose::No;
   Accumulate accumulate = Accumulate::No;
   Tensor bias{};
+  Fp8Operand fp8_a{}, fp8_b{};
 };
 
 /// Where an input token stands: keys of dropout and rotary angles. Part of the input, never computed from the row.
@@ -130,6 +146,8 @@ class Device {
 
   // ---- Matrices -----------------------------------------------------------------------------------------------
   virtual void gemm(const Gemm& g) = 0;
+  /// Why this device has no products of fp8 operands; empty: it has.
+  virtual std::string fp8_refusal() const { return "the " + name() + " device has no fp8 products"; }
   /// dbias[n] += sum over rows of dy[T, n]. dbias is fp32 or fp64.
   virtual void bias_backward(Tensor dy, Tensor dbias) = 0;
 

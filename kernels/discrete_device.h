@@ -13,6 +13,7 @@ enum class AttentionKernels { Best, Common };
 /// How many calls took a way that not every GPU or run has.
 struct SpecialCalls {
   int64_t hopper_attention = 0;  ///< forward or backward, by wgmma
+  int64_t fp8_products = 0;
 };
 
 class DiscreteDevice : public Device {

@@ -38,6 +38,7 @@ class NullDevice final : public Device {
   MemoryProvider& staging_memory() override { return memory_; }
   void synchronize() override {}
   void gemm(const Gemm&) override {}
+  std::string fp8_refusal() const override { return {}; }
   void bias_backward(Tensor, Tensor) override {}
   void layer_norm_forward(Tensor, Tensor, Tensor, double, Tensor, Tensor, Tensor) override {}
   void layer_norm_backward(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Accumulate, Tensor, Tensor) override {}

@@ -53,6 +53,7 @@ class CudaDevice final : public DiscreteDevice {
   cudaStream_t stream() const { return stream_.get(); }
 
   void gemm(const Gemm& g) override;
+  std::string fp8_refusal() const override;
   void bias_backward(Tensor dy, Tensor dbias) override;
 
   void layer_norm_forward(Tensor x, Tensor gamma, Tensor beta, double eps, Tensor y, Tensor mean, Tensor rstd) override;
@@ -113,6 +114,10 @@ class CudaDevice final : public DiscreteDevice {
                      Accumulate accumulate_dx, Tensor dgamma, Tensor dbeta);
   /// c (+)= op(a) op(b) + bias without tensor cores, any alignment: what cuBLASLt has no algorithm for.
   void gemm_plain(const Gemm& g);
+  /// The same with operands rounded to fp8, by cuBLASLt.
+  void gemm_fp8(const Gemm& g);
+  /// x, or its transpose, as fp8 into y, contiguous.
+  void cast_fp8(Tensor x, const Fp8Operand& how, Transpose transpose, Tensor y);
   /// c[r, :] += bias.
   void add_bias(Tensor bias, Tensor c);
 

@@ -17,6 +17,8 @@ int64_t op_rows(const Tensor& t, Transpose transpose) { return transpose == Tran
 int64_t op_cols(const Tensor& t, Transpose transpose) { return transpose == Transpose::Yes ? t.rows() : t.cols(); }
 
 cudaDataType_t cuda_type(DType dtype) {
+  if (dtype == DType::Float8E4M3) return CUDA_R_8F_E4M3;
+  if (dtype == DType::Float8E5M2) return CUDA_R_8F_E5M2;
   if (dtype == DType::BFloat16) return CUDA_R_16BF;
   return dtype == DType::Float16 ? CUDA_R_16F : CUDA_R_32F;
 }
@@ -63,6 +65,14 @@ void check_gemm(const Gemm& g) {
   if (g.bias) need_vector("gemm", "bias", g.bias, g.a.dtype(), n);
 }
 
+/// What the product is multiplied by. Their A is our B.
+void set_fp8_scales(cublasLtMatmulDesc_t matmul, const Gemm& g) {
+  const void* const a = g.fp8_b.scale.as<float>() + 1;
+  const void* const b = g.fp8_a.scale.as<float>() + 1;
+  TRIAX_CUBLASLT(cublasLtMatmulDescSetAttribute(matmul, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &a, sizeof a));
+  TRIAX_CUBLASLT(cublasLtMatmulDescSetAttribute(matmul, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &b, sizeof b));
+}
+
 }  // namespace
 
 struct GemmPlans::Plan {
@@ -93,6 +103,7 @@ std::unique_ptr<GemmPlans::Plan> GemmPlans::make_plan(const Gemm& g) {
     const int32_t type = cuda_type(g.bias.dtype());
     set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type);
   }
+  if (g.fp8_a.scale) set_fp8_scales(plan->matmul.get(), g);
   const auto layout = [](Handle<LayoutPolicy>& to, const Tensor& t) {
     TRIAX_CUBLASLT(cublasLtMatrixLayoutCreate(to.out(), cuda_type(t.dtype()), static_cast<uint64_t>(t.cols()),
                                               static_cast<uint64_t>(t.rows()), leading(t)));
@@ -130,7 +141,8 @@ bool GemmPlans::run(const Gemm& g, cudaStream_t stream) {
   const uint32_t flags = static_cast<uint32_t>(g.transpose_a) | static_cast<uint32_t>(g.transpose_b) << 1 |
                          static_cast<uint32_t>(g.accumulate) << 2 |
                          static_cast<uint32_t>(static_cast<bool>(g.bias)) << 3 |
-                         static_cast<uint32_t>(g.a.dtype()) << 8 | static_cast<uint32_t>(g.c.dtype()) << 16;
+                         static_cast<uint32_t>(g.a.dtype()) << 8 | static_cast<uint32_t>(g.c.dtype()) << 16 |
+                         static_cast<uint32_t>(g.b.dtype()) << 24;
   const uint64_t alignments = alignment_log2(g.a) | alignment_log2(g.b) << 8 | alignment_log2(g.c) << 16 |
                               (g.bias ? alignment_log2(g.bias) << 24 : 0);
   const Key key{g.c.rows(), g.c.cols(), op_cols(g.a, g.transpose_a), leading(g.a), leading(g.b), leading(g.c),
@@ -144,6 +156,7 @@ bool GemmPlans::run(const Gemm& g, cudaStream_t stream) {
     TRIAX_CUBLASLT(
         cublasLtMatmulDescSetAttribute(plan.matmul.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, &pointer, sizeof pointer));
   }
+  if (g.fp8_a.scale) set_fp8_scales(plan.matmul.get(), g);
   const float alpha = 1, beta = g.accumulate == Accumulate::Yes ? 1 : 0;
   // Always of one size, so that products of all shapes share it.
   const Buffer scratch =
@@ -162,6 +175,7 @@ void CudaDevice::gemm(const Gemm& g) {
     if (g.bias) add_bias(g.bias, g.c);
     return;
   }
+  if (g.fp8_a.scale || g.fp8_b.scale) return gemm_fp8(g);
   // The epilogue adds a bias of the output's type from an aligned address; any other is added by a pass of its own.
   Gemm product = g;
   const bool by_epilogue = g.bias && g.c.dtype() == g.bias.dtype() && alignment_log2(g.bias) >= 4;

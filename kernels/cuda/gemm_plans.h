@@ -28,7 +28,8 @@ class GemmPlans {
   ~GemmPlans();
 
   /// c (+)= op(a) op(b) + bias on the stream; false, with nothing done, when cuBLASLt has no algorithm for this shape,
-  /// these strides and these alignments. bias may be given only when c has its type.
+  /// these strides and these alignments. bias may be given only when c has its type. a and b may be fp8, a not
+  /// transposed and b transposed; then the product is multiplied by fp8_a.scale[1] * fp8_b.scale[1].
   bool run(const Gemm& g, cudaStream_t stream);
   /// Shapes planned so far.
   size_t size() const { return plans_.size(); }

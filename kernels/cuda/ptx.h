@@ -11,6 +11,7 @@
 #else
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_fp8.h>
 
 namespace triax::kernels {
 
@@ -94,6 +95,13 @@ __device__ __forceinline__ fp16 from_float<fp16>(float v) {
   fp16 r;
   r.bits = __half_as_ushort(__float2half_rn(v));
   return r;
+}
+
+/// As to_fp8 (base/fp8.h).
+template <DType Type>
+__device__ __forceinline__ uint8_t fp8_bits(float v) {
+  if (!(fabsf(v) < INFINITY)) return 0x7f;
+  return __nv_cvt_float_to_fp8(v, __NV_SATFINITE, Type == DType::Float8E4M3 ? __NV_E4M3 : __NV_E5M2);
 }
 
 /// Two elements in one register, `low` in the low half.

@@ -46,6 +46,8 @@ class MirroredDevice final : public Device {
     run([&](auto& on) {
       Gemm there = g;
       there.a = on(g.a), there.b = on(g.b), there.c = on(g.c), there.bias = on(g.bias);
+      there.fp8_a.scale = on(g.fp8_a.scale), there.fp8_a.amax = on(g.fp8_a.amax);
+      there.fp8_b.scale = on(g.fp8_b.scale), there.fp8_b.amax = on(g.fp8_b.amax);
       device_.gemm(there);
     });
   }

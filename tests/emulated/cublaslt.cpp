@@ -1,5 +1,6 @@
 // cuBLASLt's stand-in: D = alpha op(A) op(B) + beta C + bias on matrices stored by columns, sums in fp32 in the order
-// of k. Like the library it has no algorithm for 16-bit matrices whose columns do not start at multiples of 4 bytes.
+// of k. Like the library it has no algorithm for 16-bit matrices whose columns do not start at multiples of 4 bytes,
+// and fp8 only from compute capability 8.9 on, with A transposed, B not, multiples of 16 and not E5M2 on both sides.
 #include <cublasLt.h>
 #include <simt.h>
 
@@ -8,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "base/dtype.h"
+#include "base/fp8.h"
 
 struct EmulatedLt {};
 struct EmulatedMatmul {
@@ -16,6 +17,8 @@ struct EmulatedMatmul {
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   const void* bias = nullptr;
   int32_t bias_type = -1;
+  const float* scale_a = nullptr;
+  const float* scale_b = nullptr;
 };
 struct EmulatedLayout {
   cudaDataType_t type;
@@ -39,7 +42,13 @@ cublasStatus_t destroy(T* raw) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
+bool is_fp8(int type) { return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2; }
+
 float read(const void* data, int type, int64_t i) {
+  if (is_fp8(type)) {
+    return triax::from_fp8(static_cast<const uint8_t*>(data)[i],
+                           type == CUDA_R_8F_E4M3 ? triax::DType::Float8E4M3 : triax::DType::Float8E5M2);
+  }
   if (type == CUDA_R_16BF) return static_cast<float>(static_cast<const triax::bf16*>(data)[i]);
   if (type == CUDA_R_16F) return static_cast<float>(static_cast<const triax::fp16*>(data)[i]);
   return static_cast<const float*>(data)[i];
@@ -82,6 +91,9 @@ void multiply(const Product& p) {
   unpack_lines(p.a, plain_a, k, m, left);   // [k][m]
   unpack_lines(p.b, plain_b, n, k, right);  // [n][k]
   sums.resize(static_cast<size_t>(m));
+  float scale = p.scale;
+  if (p.matmul.scale_a != nullptr) scale *= *p.matmul.scale_a;
+  if (p.matmul.scale_b != nullptr) scale *= *p.matmul.scale_b;
   for (int64_t j = 0; j < n; ++j) {
     std::fill(sums.begin(), sums.end(), 0.0f);
     for (int64_t l = 0; l < k; ++l) {
@@ -90,7 +102,7 @@ void multiply(const Product& p) {
       for (int64_t i = 0; i < m; ++i) sums[static_cast<size_t>(i)] += column[i] * factor;
     }
     for (int64_t i = 0; i < m; ++i) {
-      float sum = sums[static_cast<size_t>(i)] * p.scale;
+      float sum = sums[static_cast<size_t>(i)] * scale;
       if (p.keep != 0) sum += p.keep * read(p.c.data, p.c.layout.type, i + j * p.c.layout.leading);
       if (p.matmul.epilogue == CUBLASLT_EPILOGUE_BIAS) sum += read(p.matmul.bias, p.matmul.bias_type, i);
       write(const_cast<void*>(p.d.data), p.d.layout.type, i + j * p.d.layout.leading, sum);
@@ -99,7 +111,7 @@ void multiply(const Product& p) {
 }
 
 bool odd_columns(const EmulatedLayout& layout, uint32_t alignment) {
-  return layout.type != CUDA_R_32F && (layout.leading % 2 != 0 || alignment < 4);
+  return layout.type != CUDA_R_32F && !is_fp8(layout.type) && (layout.leading % 2 != 0 || alignment < 4);
 }
 
 }  // namespace
@@ -132,6 +144,10 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasL
       return take(desc->bias);
     case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
       return take(desc->bias_type);
+    case CUBLASLT_MATMUL_DESC_A_SCALE_POINTER:
+      return take(desc->scale_a);
+    case CUBLASLT_MATMUL_DESC_B_SCALE_POINTER:
+      return take(desc->scale_b);
   }
   return CUBLAS_STATUS_INVALID_VALUE;
 }
@@ -167,8 +183,15 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   };
   const auto [m, k] = dims(*a, desc->op_a);
   const auto [k2, n] = dims(*b, desc->op_b);
-  if (wanted < 1 || k != k2 || d->rows != m || d->cols != n || c->rows != m || c->cols != n || a->type != b->type) {
+  if (wanted < 1 || k != k2 || d->rows != m || d->cols != n || c->rows != m || c->cols != n ||
+      is_fp8(a->type) != is_fp8(b->type) || (!is_fp8(a->type) && a->type != b->type)) {
     return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  if (is_fp8(a->type) && (triax::simt::emulated_capability() < 89 || desc->op_a != CUBLAS_OP_T ||
+                          desc->op_b != CUBLAS_OP_N || m % 16 != 0 || n % 16 != 0 || k % 16 != 0 ||
+                          (a->type == CUDA_R_8F_E5M2 && b->type == CUDA_R_8F_E5M2) || desc->scale_a == nullptr ||
+                          desc->scale_b == nullptr || preference->alignment[0] < 16 || preference->alignment[1] < 16)) {
+    return CUBLAS_STATUS_NOT_SUPPORTED;
   }
   if (desc->epilogue == CUBLASLT_EPILOGUE_BIAS && desc->bias_type != d->type) return CUBLAS_STATUS_NOT_SUPPORTED;
   const uint32_t* const alignment = preference->alignment;

@@ -92,4 +92,5 @@ inline float __uint_as_float(unsigned bits) { return std::bit_cast<float>(bits);
 inline float __fmul_rn(float x, float y) { return x * y; }
 inline float __fadd_rn(float x, float y) { return x + y; }
 inline float __fsub_rn(float x, float y) { return x - y; }
+inline int __float_as_int(float v) { return std::bit_cast<int>(v); }
 inline float __fdividef(float x, float y) { return x / y; }

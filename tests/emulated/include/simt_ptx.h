@@ -3,7 +3,7 @@
 
 #include <simt_device.h>
 
-#include "base/dtype.h"
+#include "base/fp8.h"
 
 namespace triax::kernels {
 
@@ -14,6 +14,11 @@ inline float to_float(fp16 v) { return static_cast<float>(v); }
 template <class T>
 inline T from_float(float v) {
   return T(v);
+}
+
+template <DType Type>
+uint8_t fp8_bits(float v) {
+  return to_fp8(v, Type);
 }
 
 template <class T>
