@@ -11,6 +11,7 @@
 #include "comm/compression/options.h"
 #include "comm/process_grid.h"
 #include "model/config.h"
+#include "parallel/fp8.h"
 #include "parallel/layout.h"
 #include "parallel/schedule.h"
 
@@ -159,6 +160,7 @@ struct RunOptions {
   OptimizerOptions optimizer;
   DataOptions data;
   RunControl control;
+  parallel::Fp8Options fp8;
   /// Megatron names that were accepted without effect, for one line of the header.
   std::vector<std::string> inert;
 };

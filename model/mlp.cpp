@@ -1,5 +1,7 @@
 #include "model/mlp.h"
 
+#include <fmt/format.h>
+
 namespace triax::model {
 
 using parallel::InitKind;
@@ -7,8 +9,13 @@ using parallel::LinearWeights;
 using parallel::Parameter;
 
 Mlp::Mlp(const ModelConfig& model, const parallel::LayerContext& context, parallel::ParameterStore& store,
-         const std::string& name)
-    : model_(&model), c_(&context), store_(&store), expand_(context), contract_(context) {
+         int64_t layer)
+    : model_(&model),
+      c_(&context),
+      store_(&store),
+      expand_(context, {layer, parallel::Fp8Place::Expand}),
+      contract_(context, {layer, parallel::Fp8Place::Contract}) {
+  const std::string name = fmt::format("model.layers.{}.mlp", layer);
   const ParameterFactory make(model, context);
   const int64_t f = model.ffn_hidden_size;
   const int64_t h = model.hidden_size;
@@ -27,6 +34,10 @@ Mlp::Mlp(const ModelConfig& model, const parallel::LayerContext& context, parall
   contract_weight_ = store.add({make.row_weight(out + ".weight", h, f)});
   store.first_grad_by_product(expand_weight_);
   store.first_grad_by_product(contract_weight_);
+  if (context.fp8 != nullptr) {
+    context.fp8->hold({layer, parallel::Fp8Place::Expand}, store.at(expand_weight_).name);
+    context.fp8->hold({layer, parallel::Fp8Place::Contract}, store.at(contract_weight_).name);
+  }
   if (model.add_bias_linear) contract_bias_ = store.add({make.replicated_vector(out + ".bias", h, InitKind::Zeros)});
 }
 

@@ -18,8 +18,7 @@ class Mlp {
     void clear() { *this = {}; }
   };
 
-  Mlp(const ModelConfig& model, const parallel::LayerContext& context, parallel::ParameterStore& store,
-      const std::string& name);
+  Mlp(const ModelConfig& model, const parallel::LayerContext& context, parallel::ParameterStore& store, int64_t layer);
 
   /// input [T', h] -> [T', h], without the contraction's bias.
   Buffer forward(State& state, Buffer input) const;

@@ -27,8 +27,8 @@ SelfAttention::SelfAttention(const ModelConfig& model, const parallel::LayerCont
       layer_(layer),
       recompute_(recompute),
       share_(head_share(model, context.tensor->rank(), context.t())),
-      qkv_(context),
-      projection_(context) {
+      qkv_(context, {layer, parallel::Fp8Place::Qkv}),
+      projection_(context, {layer, parallel::Fp8Place::Projection}) {
   const ParameterFactory make(model, context);
   const int64_t d = model.kv_channels;
   const auto kv = [&](Parameter p) {
@@ -51,6 +51,10 @@ SelfAttention::SelfAttention(const ModelConfig& model, const parallel::LayerCont
   projection_weight_ = store.add({make.row_weight(name + ".o_proj.weight", h, model.query_size())});
   store.first_grad_by_product(qkv_weight_);
   store.first_grad_by_product(projection_weight_);
+  if (context.fp8 != nullptr) {
+    context.fp8->hold({layer, parallel::Fp8Place::Qkv}, store.at(qkv_weight_).name);
+    context.fp8->hold({layer, parallel::Fp8Place::Projection}, store.at(projection_weight_).name);
+  }
   if (model.add_bias_linear) {
     projection_bias_ = store.add({make.replicated_vector(name + ".o_proj.bias", h, InitKind::Zeros)});
   }

@@ -34,7 +34,7 @@ TransformerLayer::TransformerLayer(const ModelConfig& model, const parallel::Lay
       norm1_(model, context, store, fmt::format("model.layers.{}.input_layernorm", layer)),
       attention_(model, context, store, rotary, layer, fmt::format("model.layers.{}.self_attn", layer), recompute),
       norm2_(model, context, store, fmt::format("model.layers.{}.post_attention_layernorm", layer)),
-      mlp_(model, context, store, fmt::format("model.layers.{}.mlp", layer)) {}
+      mlp_(model, context, store, layer) {}
 
 Tensor TransformerLayer::hidden(const Buffer& buffer) const {
   return buffer.view(c_->dtype, {c_->local_tokens(), model_->hidden_size});

@@ -7,6 +7,7 @@
 #include "comm/communicator.h"
 #include "comm/ledger.h"
 #include "kernels/device.h"
+#include "parallel/fp8.h"
 #include "parallel/unit_ops.h"
 
 namespace triax::parallel {
@@ -29,6 +30,7 @@ struct LayerContext {
   uint64_t seed = 0;
   const kernels::StepBlock* step = nullptr;  ///< device memory
   UnitObserver* units = nullptr;             ///< told before each unit runs; may be null
+  Fp8Scales* fp8 = nullptr;                  ///< of the linear layers' products; null: they are not fp8
   comm::Ledger* ledger = nullptr;            ///< told which kind of layer communicates; may be null
 
   void label(const char* kind) const {

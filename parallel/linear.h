@@ -17,7 +17,8 @@ struct LinearWeights {
 /// Y = X A^T + b with A cut along its rows: A = [A_1; ...; A_t], Y_i = X A_i^T + b_i.
 class ColumnParallelLinear {
  public:
-  explicit ColumnParallelLinear(const LayerContext& context) : c_(&context) {}
+  /// Products are fp8 where the context says so and `site` is a layer.
+  explicit ColumnParallelLinear(const LayerContext& context, Fp8Site site = {}) : c_(&context), site_(site) {}
 
   /// x [T', in] -> y [T, out/t]. Under sequence parallelism x is all-gathered over tp: T * in elements, (t-1)/t of them
   /// received; otherwise no communication.
@@ -30,13 +31,14 @@ class ColumnParallelLinear {
 
  private:
   const LayerContext* c_;
+  Fp8Site site_;
 };
 
 /// Y = X A^T with A cut along its columns: A = [A_1, ..., A_t], X = [X_1, ..., X_t], Y = sum of X_i A_i^T. The bias is
 /// added by the caller after the sum (fused with dropout and residual).
 class RowParallelLinear {
  public:
-  explicit RowParallelLinear(const LayerContext& context) : c_(&context) {}
+  explicit RowParallelLinear(const LayerContext& context, Fp8Site site = {}) : c_(&context), site_(site) {}
 
   /// x [T, in/t] -> y [T', out]: all-reduce over tp of T * out elements, or reduce-scatter under sequence parallelism.
   Buffer forward(const LinearWeights& w, Tensor x) const;
@@ -50,6 +52,7 @@ class RowParallelLinear {
 
  private:
   const LayerContext* c_;
+  Fp8Site site_;
 };
 
 }  // namespace triax::parallel

@@ -9,6 +9,7 @@
 #include "kernels/null_device.h"
 #include "model/stage.h"
 #include "train/compression_checkpoint.h"
+#include "train/fp8_checkpoint.h"
 
 namespace triax::train {
 namespace {
@@ -96,6 +97,11 @@ std::vector<io::Piece> pieces_to_save(Trainer& trainer, comm::ProcessGrid& grid,
   });
   if (with_optimizer == WithOptimizer::Yes && trainer.compression() != nullptr) {
     for (io::Piece& piece : compression_pieces(*trainer.compression(), store, grid.coord())) {
+      pieces.push_back(std::move(piece));
+    }
+  }
+  if (with_optimizer == WithOptimizer::Yes && trainer.fp8() != nullptr) {
+    for (io::Piece& piece : fp8_pieces(*trainer.fp8(), grid.coord(), trainer.fp8_rows())) {
       pieces.push_back(std::move(piece));
     }
   }

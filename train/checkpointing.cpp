@@ -13,6 +13,7 @@
 #include "io/report/run_directory.h"
 #include "train/collective_task.h"
 #include "train/compression_checkpoint.h"
+#include "train/fp8_checkpoint.h"
 #include "train/host_values.h"
 #include "train/save_directory.h"
 #include "train/save_fault.h"
@@ -164,6 +165,7 @@ std::string Checkpointing::load_or_initialize() {
   io::CheckpointHeader header;
   double bytes = 0;
   int64_t missing = 0;  // of the compression's state
+  int64_t missing_histories = 0;
   const Stopwatch watch;
   run_collectively(grid_->world(), TakePart::Yes, deadline_s(options_), [&] {
     if (run_fault_ != nullptr) run_fault_->at(FaultPhase::Load, 0);
@@ -193,6 +195,9 @@ std::string Checkpointing::load_or_initialize() {
       missing = load_compression(*trainer_->compression(), trainer_->store(), grid_->coord(), grid_->data().size(),
                                  reader, *device_);
     }
+    if (with == WithOptimizer::Yes && trainer_->fp8() != nullptr) {
+      missing_histories = load_fp8(*trainer_->fp8(), reader);
+    }
     bytes = static_cast<double>(reader.bytes_read());
   });
   trainer_->weights_changed();
@@ -221,6 +226,9 @@ std::string Checkpointing::load_or_initialize() {
   if (all_missing > 0) {
     line += fmt::format("; {} tensors of the compression's state are not in it and start from zero", all_missing);
   }
+  if (sum_over(grid_->world(), static_cast<double>(missing_histories)) > 0) {
+    line += "; it holds no fp8 history for all layers: those begin anew";
+  }
   return line;
 }
 
@@ -228,7 +236,11 @@ void Checkpointing::stage(std::vector<io::Piece>& pieces) {
   int64_t at = 0;
   for (io::Piece& piece : pieces) {
     const Tensor copy(static_cast<std::byte*>(staging_.data()) + at, piece.data.dtype(), {piece.data.numel()});
-    device_->on_host() ? device_->copy(piece.data, copy) : device_->start_copy_beside(piece.data, copy);
+    if (piece.memory == io::PieceMemory::Host) {
+      std::memcpy(copy.data(), piece.data.data(), static_cast<size_t>(piece.bytes()));
+    } else {
+      device_->on_host() ? device_->copy(piece.data, copy) : device_->start_copy_beside(piece.data, copy);
+    }
     at += aligned(piece.bytes());
     piece.data = copy;
   }

@@ -77,6 +77,7 @@ Trainer::Trainer(comm::ProcessGrid& grid, kernels::Device& device, Arena& arena,
     units_ = std::make_unique<UnitRunner>();
     context_.units = units_.get();
   }
+  build_fp8();
   chunks_ = model::make_chunks(stage, context_, store_);
   build_storage();
   const auto m = static_cast<size_t>(options.batch.num_micro_batches);
@@ -89,6 +90,14 @@ Trainer::Trainer(comm::ProcessGrid& grid, kernels::Device& device, Arena& arena,
 }
 
 Trainer::~Trainer() = default;
+
+void Trainer::build_fp8() {
+  if (options_.fp8.format == parallel::Fp8Format::None) return;
+  const std::string refusal = device_->fp8_refusal();
+  if (!refusal.empty()) throw ConfigError(fmt::format("--fp8-format: {}; use --bf16 alone", refusal));
+  fp8_ = std::make_unique<parallel::Fp8Scales>(options_.fp8, options_.model.num_layers, *device_, *arena_);
+  context_.fp8 = fp8_.get();
+}
 
 void Trainer::build_programs() {
   const parallel::ProgramOptions options = program_options(options_);
@@ -175,6 +184,7 @@ StepResult Trainer::train_step(const StepInput& input) {
   const ExecutionTimes times = during("step", step, [&] { return executor_->run(*this); });
   device_->synchronize();
   grid_->collect_device_seconds();
+  if (fp8_) during("largest values of step", step, [&] { fp8_->finish_step(grid_->world()); });
   if (clock_) virtual_times_ = clock_->finish_step();
 
   StepResult result;
@@ -208,6 +218,7 @@ void Trainer::prepare_step() {
   now_.learning_rate = learning_rate(schedule_, static_cast<double>(progress_.schedule_samples));
   now_.loss_scale = scaler_.scale();
   publish_step();
+  if (fp8_) fp8_->start_step();
   if (compression_) compression_->start_step(now_.step, now_.update);
   sync_->start_step();
   device_->fill(loss_sum_, 0);

@@ -90,6 +90,10 @@ class Trainer final : private StageWork {
   parallel::ParameterStore& store() { return store_; }
   Optimizer* optimizer() { return optimizer_.get(); }
   const GradientSync& gradient_sync() const { return *sync_; }
+  /// Null without --fp8-format.
+  parallel::Fp8Scales* fp8() { return fp8_.get(); }
+  /// Host memory for its history, while it is saved.
+  std::vector<std::vector<float>>& fp8_rows() { return fp8_rows_; }
   /// Null without --grad-compression, and where there is one dp rank.
   const GradientCompression* compression() const { return compression_.get(); }
   const parallel::Program& program() const { return program_; }
@@ -135,6 +139,7 @@ class Trainer final : private StageWork {
   };
   Buffer compute(const parallel::Op& op, Buffer input) override;
   void update(const parallel::Op& op) override;
+  void build_fp8();
   void build_storage();
   void initialize_values(const FlatRange& range, Tensor values);
   void build_programs();
@@ -182,6 +187,8 @@ class Trainer final : private StageWork {
   kernels::StepBlock* step_ = nullptr;  ///< the same in device memory
   Tensor loss_sum_;                     // [1] fp64
   BatchUpload uploads_;
+  std::unique_ptr<parallel::Fp8Scales> fp8_;
+  std::vector<std::vector<float>> fp8_rows_;
   parallel::LayerContext context_;
   parallel::ParameterStore store_;
   std::vector<std::unique_ptr<model::Chunk>> chunks_;

@@ -16,6 +16,9 @@ inline constexpr const char* kExpAvg = "exp_avg";       ///< Adam's first moment
 inline constexpr const char* kExpAvgSq = "exp_avg_sq";  ///< Adam's second moment
 inline constexpr const char* kMomentum = "momentum";    ///< SGD's buffer
 
+/// Where a piece lies when it is saved: with the tensors of the device, or with the host whatever the device.
+enum class PieceMemory { Device, Host };
+
 /// Elements [begin, end) of the local elements (row-major, padding excluded) of a tensor cut as `spec` says.
 struct Piece {
   std::string kind;
@@ -23,6 +26,7 @@ struct Piece {
   parallel::ShardSpec spec;
   int64_t begin = 0, end = 0;
   Tensor data;  ///< [end - begin], host; read from when saving, filled when loading
+  PieceMemory memory = PieceMemory::Device;
 
   int64_t bytes() const { return data.bytes(); }
 };

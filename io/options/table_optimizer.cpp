@@ -179,6 +179,21 @@ std::vector<OptionEntry> precision_entries() {
                       "hysteresis", kGroup, {1}, [](auto& o) -> auto& { return o.optimizer.hysteresis; },
                       "fp16: overflows before the scale halves"),
                   "fp16.hysteresis", ""),
+      choice_option<parallel::Fp8Format>(
+          "fp8-format", kGroup, {{"e4m3", parallel::Fp8Format::E4M3}, {"hybrid", parallel::Fp8Format::Hybrid}},
+          [](auto& o) -> auto& { return o.fp8.format; },
+          "products of the linear layers in fp8 with delayed scaling; hybrid: gradients in E5M2 (GPUs from 8.9 on)"),
+      integer_option(
+          "fp8-margin", kGroup, {0, 64}, [](auto& o) -> auto& { return o.fp8.margin; },
+          "fp8: factors leave 2^N of room"),
+      integer_option(
+          "fp8-amax-history-len", kGroup, {1, 65536}, [](auto& o) -> auto& { return o.fp8.amax_history_len; },
+          "fp8: steps whose largest values are kept"),
+      choice_option<parallel::AmaxAlgorithm>(
+          "fp8-amax-compute-algo", kGroup,
+          {{"most_recent", parallel::AmaxAlgorithm::MostRecent}, {"max", parallel::AmaxAlgorithm::Max}},
+          [](auto& o) -> auto& { return o.fp8.algorithm; },
+          "fp8: factors from the last step, or from the largest kept"),
   };
 }
 

@@ -86,19 +86,14 @@ std::vector<Row> parallel_rows() {
 std::vector<Row> training_rows() {
   using enum ValueKind;
   using enum OptionGroup;
-  const char* const kFp8 = "fp8 is not in this version; use --bf16";
   const char* const kRampup = "batch-size ramp-up is not in this version; leave it out for a constant batch";
   const char* const kDecoupled = "one learning rate for all weights; leave it out";
   return {
       {"rampup-batch-size", List, Batch, kRampup},
       {"decrease-batch-size-if-needed", Switch, Batch, "the batch size never changes; leave it out"},
-      {"fp8-format", Value, Precision, kFp8},
-      {"fp8-recipe", Value, Precision, kFp8},
-      {"fp8-amax-history-len", Value, Precision, kFp8},
-      {"fp8-amax-compute-algo", Value, Precision, kFp8},
-      {"fp8-margin", Value, Precision, kFp8},
-      {"fp8-interval", Value, Precision, kFp8},
-      {"fp8-param-gather", Switch, Precision, kFp8},
+      {"fp8-recipe", Value, Precision, "delayed scaling is the only recipe; leave it out", {"delayed"}},
+      {"fp8-interval", Value, Precision, "factors are made at every step; leave it out", {"1"}},
+      {"fp8-param-gather", Switch, Precision, "weights are gathered in 16 bits; leave it out"},
       {"fp4-format", Value, Precision, "fp4 is not in this version; use --bf16"},
       {"grad-reduce-in-bf16", Switch, Precision, "gradients accumulate and are reduced in fp32; leave it out"},
       {"main-grads-dtype", Value, Precision, "gradients are fp32; leave it out", {"fp32"}},
