@@ -175,12 +175,13 @@ void CudaDevice::gemm(const Gemm& g) {
     if (g.bias) add_bias(g.bias, g.c);
     return;
   }
-  if (g.fp8_a.scale || g.fp8_b.scale) return gemm_fp8(g);
   // The epilogue adds a bias of the output's type from an aligned address; any other is added by a pass of its own.
   Gemm product = g;
   const bool by_epilogue = g.bias && g.c.dtype() == g.bias.dtype() && alignment_log2(g.bias) >= 4;
   if (!by_epilogue) product.bias = Tensor();
-  if (plans_->run(product, stream())) {
+  const bool fp8 = g.fp8_a.scale || g.fp8_b.scale;
+  if (fp8) gemm_fp8(product);
+  if (fp8 || plans_->run(product, stream())) {
     if (g.bias && !by_epilogue) add_bias(g.bias, g.c);
     return;
   }
