@@ -77,7 +77,7 @@ int hand_to_slurm(const SweepRequest& r, const std::vector<plan::Point>& points,
     const bool missing = !record || (record->state != plan::PointState::Done && r.retry_failed);
     if (!missing || !points[i].refusal.empty()) continue;  // refusals become rows without a job
     job.points.push_back(static_cast<int>(i));
-    job.tasks = std::max(job.tasks, points[i].ranks);
+    job.tasks = std::max(job.tasks, points[i].processes());
   }
   if (job.points.empty()) return fmt::print("nothing is missing; --collect writes the results\n"), 0;
   job.command = {plan::own_binary(), "sweep"};

@@ -2,10 +2,12 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "base/error.h"
 #include "io/options/given.h"
+#include "plan/sweep/record.h"
 
 namespace triax::apps {
 namespace {
@@ -89,6 +91,29 @@ std::vector<OptionEntry> paper_entries(SweepRequest& r) {
       switch_entry("real", "--paper NAME: also runs the experiment here, made small, and compares the orders", r.real)};
 }
 
+/// What the figure shows must exist before the first point runs, not after the last.
+void check_figure(const SweepRequest& r, std::vector<std::string>& faults) {
+  if (!r.ablation.empty() || !r.paper.empty()) {
+    const std::string form = r.paper.empty() ? "--ablation " + r.ablation : "--paper " + r.paper;
+    if (!r.x.empty()) faults.push_back(fmt::format("--x {}: {} has its own figures; leave it out", r.x, form));
+    if (!r.y.empty()) faults.push_back(fmt::format("--y {}: {} has its own figures; leave it out", r.y, form));
+    return;
+  }
+  std::vector<std::string> axes;
+  for (const plan::Axis& axis : r.axes) axes.insert(axes.end(), axis.names.begin(), axis.names.end());
+  if (!r.x.empty() && std::ranges::find(axes, r.x) == axes.end()) {
+    faults.push_back(fmt::format("--x {}: is no axis of the sweep; must be one of {}", r.x, fmt::join(axes, ", ")));
+  }
+  if (r.y.empty() || plan::is_metric(r.y, r.mode)) return;
+  const std::vector<std::string> names = plan::metric_names(r.mode);
+  const std::string nearest = io::nearest_name(r.y, names);
+  faults.push_back(
+      fmt::format("--y {}: is no metric of a {} point; {}must be one of {}, or GROUP_sent_bytes, "
+                  "GROUP_across_bytes, GROUP_exposed_ms",
+                  r.y, plan::name_of(r.mode), nearest.empty() ? "" : fmt::format("did you mean {}? It ", nearest),
+                  fmt::join(names, ", ")));
+}
+
 /// Options that only some of the command's forms take.
 void check_form(const SweepRequest& r, std::vector<std::string>& faults) {
   if (r.paper.empty()) {
@@ -154,6 +179,9 @@ std::vector<OptionEntry> sweep_entries(SweepRequest& r) {
       list_entry("zip", "O:P=A:X,B:Y,... ...", "options that change together, as one axis",
                  [&r](const std::string& text) { r.axes.push_back(plan::parse_zipped_axis(text)); }),
       count_entry("repeats", "runs of each point; means get a 95 % confidence interval (Student's t)", 1, r.repeats),
+      count_entry("jobs",
+                  "points at a time; ranks times jobs must not exceed the cores, else they would measure each other", 1,
+                  r.jobs),
       mode_entry(r),
       text_entry("launcher", "COMMAND", "starts the ranks of a point; default 'mpiexec -n {ranks}'",
                  [&r](const std::string& text) { return r.launcher = text, std::string(); }),
@@ -204,7 +232,10 @@ void read_sweep_request(const std::vector<std::string>& args, SweepRequest& r) {
     }
   }
   check_axes(r, index, own, faults);
-  if (!r.help) check_form(r, faults);
+  if (!r.help) {
+    check_form(r, faults);
+    check_figure(r, faults);
+  }
   if (!faults.empty()) throw ConfigError(fmt::format("{}", fmt::join(faults, "\n  ")));
 }
 
@@ -215,6 +246,7 @@ plan::RunnerOptions SweepRequest::runner_options() const {
   options.triax = plan::own_binary();
   options.point_timeout_s = point_timeout_s;
   options.retry = retry_failed ? plan::Retry::Failed : plan::Retry::No;
+  options.jobs = static_cast<int>(jobs);
   options.run = collect ? plan::RunPoints::None : plan::RunPoints::Missing;
   if (options.launcher.empty()) throw ConfigError("--launcher: is empty; the default is 'mpiexec -n {ranks}'");
   return options;

@@ -64,12 +64,32 @@ void write_tables(const SweepRequest& r, const plan::SweepRun& run, const std::v
   spdlog::info("results {0}/results.csv {0}/runs.csv", r.out);
 }
 
+namespace {
+
+/// Points at a time that do not take each other's cores. Throws ConfigError.
+void check_jobs(const std::vector<plan::Point>& points, const plan::RunnerOptions& options) {
+  if (options.jobs == 1 || options.run == plan::RunPoints::None) return;
+  int most = 1;
+  for (const plan::Point& point : points) {
+    if (point.refusal.empty()) most = std::max(most, point.processes());
+  }
+  const int cores = plan::host_facts().cores;
+  if (most * options.jobs <= cores) return;
+  throw ConfigError(
+      fmt::format("--jobs {}: points of {} rank{} on {} cores: {}; more would measure each other", options.jobs, most,
+                  most == 1 ? "" : "s", cores,
+                  most <= cores ? fmt::format("at most {} at a time", cores / most) : std::string("one at a time")));
+}
+
+}  // namespace
+
 plan::SweepRun run_said(const std::vector<plan::Point>& points, const plan::RunnerOptions& options) {
   const auto say = [&points](size_t i, const plan::Point& point, const plan::PointRecord& record) {
     spdlog::info("[{}/{}] {} r{}: {}{} ({:.1f} s)", i + 1, points.size(), plan::text_of(point.request.settings),
                  point.request.repeat, plan::name_of(record.state),
                  record.reason.empty() ? "" : fmt::format(": {}", record.reason), record.wall_s);
   };
+  check_jobs(points, options);
   const plan::SweepRun run = plan::run_points(points, options, say);
   if (run.interrupted) spdlog::info("stopped; the same command does what is missing");
   return run;

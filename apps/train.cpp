@@ -73,6 +73,7 @@ constexpr std::chrono::milliseconds kSettleLost(1000);
 void take_machine(train::RunRequest& request) {
   const io::RunControl& control = request.parsed.options.control;
   if (control.hardware.empty()) return;
+  const bench::Hardware machine = plan::hardware_of(control.hardware);  // an unknown name is refused in any case
   if (control.clock != "virtual") {
     request.parsed.notes.push_back(fmt::format("--hw {}: only --clock virtual uses it", control.hardware));
     return;
@@ -81,9 +82,7 @@ void take_machine(train::RunRequest& request) {
     throw ConfigError(
         fmt::format("--hw {}: and --cost both give the times of ops; leave one of them out", control.hardware));
   }
-  request.op_costs = [hardware = plan::hardware_of(control.hardware)](const io::RunOptions& options) {
-    return plan::costs_of(options, hardware).table;
-  };
+  request.op_costs = [machine](const io::RunOptions& options) { return plan::costs_of(options, machine).table; };
 }
 
 void check_world_size(const RehearseWords& words, int ranks) {

@@ -60,6 +60,12 @@ bench::Hardware with_defaults(const bench::Hardware& hardware, DType dtype) {
                     "precision or measure with 'triax bench all'",
                     h.name, name_of(dtype)));
   }
+  if (h.memory_bytes_per_s.value <= 0) {
+    throw ConfigError(
+        fmt::format("--hw {}: its description has no speed of memory (memory_bytes_per_s is 0): 'triax bench all' "
+                    "measures it, else write the published bytes per second",
+                    h.name));
+  }
   const double peak = reference_peak(h) > 0 ? reference_peak(h) : best_measured_flops(h.gemms, dtype);
   const auto fill = [&](const char* kernel, double per_s, const char* why) {
     bench::Throughput& entry = h.kernels[kernel];

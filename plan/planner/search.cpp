@@ -147,6 +147,12 @@ std::vector<Candidate> first_of_families(const std::vector<Candidate>& sorted) {
 
 SearchResult price_all(const PlanQuestion& q, std::vector<Candidate>& sorted) {
   if (q.base.batch.global_batch_size <= 0) throw ConfigError("--global-batch-size is not given: samples of a step");
+  if (q.hardware.memory_bytes.value <= 0) {
+    throw ConfigError(
+        fmt::format("--hw {}: its description has no memory (memory_bytes is 0), so nothing could fit; "
+                    "write the bytes of a device",
+                    q.hardware.name));
+  }
   SearchResult result;
   Pricer price_of(q);
   Families families;

@@ -91,9 +91,10 @@ ScaledExperiment zero(const std::string& preset) {
   } else if (preset == "zero19-table1") {
     e.cut = "d 2 and 4 for 16 and 64, " + e.cut.substr(e.cut.find("0.9M"));
     for (const int d : {2, 4}) {
+      const int published = d == 2 ? 16 : 64;
       for (int stage = 1; stage <= 3; ++stage) {
-        const std::string x = fmt::format("{} of {}", names[stage], d == 2 ? 16 : 64);
-        e.points.push_back(zero_point("7.5B", x, fmt::format("zero19-table1/7.5B/{}", x), stage, d));
+        const std::string row = fmt::format("zero19-table1/7.5B/{} of {}", names[stage], published);
+        e.points.push_back(zero_point(fmt::format("of {}", published), names[stage], row, stage, d));
       }
     }
   } else {

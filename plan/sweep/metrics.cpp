@@ -1,4 +1,6 @@
 // What a finished point measured, from the files that it left.
+#include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -23,7 +25,16 @@ Json read_json(const std::string& path) {
   return Json::parse(file, nullptr, false);
 }
 
-void take_numbers(const Json& json, const std::vector<const char*>& keys, Metrics& metrics) {
+/// From summary.json, from the lines of metrics.jsonl, from the result of `triax program time`.
+constexpr std::array kSummary = {"step_ms",         "tokens_per_s",    "model_tflops", "mfu",
+                                 "bubble_fraction", "exposed_comm_ms", "data_wait_ms", "peak_memory_bytes",
+                                 "last_lm_loss",    "last_iteration",  "iterations"};
+constexpr std::array kIteration = {"hardware_tflops", "global_batch_size", "memory_bytes"};
+constexpr std::array kTime = {"makespan", "span", "bubble_of_total", "bubble_of_ideal"};
+constexpr std::array kGroupSuffixes = {"_sent_bytes", "_across_bytes", "_exposed_ms"};
+
+template <size_t n>
+void take_numbers(const Json& json, const std::array<const char*, n>& keys, Metrics& metrics) {
   for (const char* key : keys) {
     if (json.contains(key) && json[key].is_number()) metrics[key] = json[key];
   }
@@ -49,7 +60,7 @@ void take_iterations(const std::string& path, Metrics& metrics) {
     const Json json = Json::parse(line, nullptr, false);
     if (!json.is_object() || !json.contains("comm_bytes") || !json["comm_bytes"].is_number()) continue;
     bytes.push_back(json["comm_bytes"]);
-    take_numbers(json, {"hardware_tflops", "global_batch_size", "memory_bytes"}, metrics);
+    take_numbers(json, kIteration, metrics);
   }
   if (!bytes.empty()) metrics["comm_bytes"] = median(bytes);
 }
@@ -77,7 +88,7 @@ void take_trace(const std::string& directory, const std::string& source, Metrics
 
 /// The result of triax sim, under the names of a run's metrics.
 void take_prediction(const Json& json, Metrics& metrics) {
-  take_numbers(json, {"tokens_per_s"}, metrics);
+  take_numbers(json, std::array{"tokens_per_s"}, metrics);
   metrics["step_ms"] = json.value("step_s", 0.0) * 1e3;
   metrics["bubble_fraction"] = json.value("bubble_of_total", 0.0);
   const auto part = [&json](const char* object, const char* key) {
@@ -98,7 +109,7 @@ bool read_simulated(const std::string& directory, Metrics& metrics) {
   const Json json = read_json(directory + "/time.json");
   if (!json.is_object()) return false;
   if (json.value("schema", "") == "triax-sim") return take_prediction(json, metrics), true;
-  take_numbers(json, {"makespan", "span", "bubble_of_total", "bubble_of_ideal"}, metrics);
+  take_numbers(json, kTime, metrics);
   metrics["bubble_fraction"] = json.value("bubble_of_total", 0.0);
   if (json.contains("closed_form") && json["closed_form"].is_object()) {
     metrics["formula_bubble_fraction"] = json["closed_form"].value("bubble_of_total", 0.0);
@@ -112,14 +123,35 @@ bool read_simulated(const std::string& directory, Metrics& metrics) {
 
 }  // namespace
 
+std::vector<std::string> metric_names(SweepMode mode) {
+  std::vector<std::string> names;
+  const auto add = [&names](const auto& list) { names.insert(names.end(), list.begin(), list.end()); };
+  if (mode == SweepMode::Simulated) {
+    add(kTime);
+    add(std::array{"bubble_fraction", "formula_bubble_fraction", "formula_span", "in_flight_micro_batches", "step_ms",
+                   "tokens_per_s", "model_tflops", "mfu", "peak_memory_bytes", "memory_limit_bytes", "exposed_comm_ms",
+                   "comm_bytes"});
+    return names;
+  }
+  add(kSummary);
+  add(kIteration);
+  add(std::array{"comm_bytes", "trace_bubble_fraction", "trace_span_s"});
+  return names;
+}
+
+bool is_metric(const std::string& name, SweepMode mode) {
+  const std::vector<std::string> names = metric_names(mode);
+  return std::ranges::find(names, name) != names.end() ||
+         std::ranges::any_of(kGroupSuffixes, [&name](const char* suffix) {
+           return name.ends_with(suffix) && name.size() > std::string(suffix).size();
+         });
+}
+
 bool read_metrics(const std::string& directory, SweepMode mode, Metrics& metrics) {
   if (mode == SweepMode::Simulated) return read_simulated(directory, metrics);
   const Json summary = read_json(directory + "/summary.json");
   if (!summary.is_object() || summary.value("ended", "") == "failed" || !summary.contains("step_ms")) return false;
-  take_numbers(summary,
-               {"step_ms", "tokens_per_s", "model_tflops", "mfu", "bubble_fraction", "exposed_comm_ms", "data_wait_ms",
-                "peak_memory_bytes", "last_lm_loss", "last_iteration", "iterations"},
-               metrics);
+  take_numbers(summary, kSummary, metrics);
   take_communication(summary, metrics);
   take_iterations(directory + "/metrics.jsonl", metrics);
   take_trace(directory, mode == SweepMode::Virtual ? "virtual" : "measured", metrics);

@@ -86,6 +86,28 @@ std::vector<std::string> take_hardware(std::vector<std::string>& arguments) {
   return taken;
 }
 
+/// Ranks of these options: --world-size, else tp pp cp d.
+int64_t ranks_of(const LayoutWords& words, const comm::GridShape& grid) {
+  const int64_t model_ranks = int64_t{grid.tensor} * grid.pipeline * grid.context;
+  const int64_t replicas = std::max<int64_t>(words.data_parallel, 1);
+  const int64_t world = words.world > 0 ? words.world : model_ranks * replicas;
+  if (words.world > 0 && words.data_parallel > 0 && words.world != model_ranks * replicas) {
+    throw ConfigError(fmt::format("--world-size {}: must be tp cp pp d = {}", words.world, model_ranks * replicas));
+  }
+  return world;
+}
+
+/// Ranks that a simulated point stands for; the simulator refuses what is wrong with them in its own words.
+int simulated_ranks(std::vector<std::string> arguments) {
+  try {
+    take_hardware(arguments);
+    const LayoutWords words = take_layout_words(arguments);
+    return static_cast<int>(ranks_of(words, io::parse_options(arguments).options.parallel.grid));
+  } catch (const ConfigError&) {
+    return 1;
+  }
+}
+
 void resolve_ranks(Point& point) {
   const std::vector<std::string> hardware = take_hardware(point.arguments);
   const LayoutWords words = take_layout_words(point.arguments);
@@ -95,11 +117,7 @@ void resolve_ranks(Point& point) {
   io::ParsedOptions parsed = io::parse_options(point.arguments);
   const comm::GridShape& grid = parsed.options.parallel.grid;
   const int64_t model_ranks = int64_t{grid.tensor} * grid.pipeline * grid.context;
-  const int64_t replicas = std::max<int64_t>(words.data_parallel, 1);
-  const int64_t world = words.world > 0 ? words.world : model_ranks * replicas;
-  if (words.world > 0 && words.data_parallel > 0 && words.world != model_ranks * replicas) {
-    throw ConfigError(fmt::format("--world-size {}: must be tp cp pp d = {}", words.world, model_ranks * replicas));
-  }
+  const int64_t world = ranks_of(words, grid);
   if (world > io::data_parallel_size(grid, static_cast<int>(world)) * model_ranks || world > 1'000'000) {
     throw ConfigError(fmt::format("--world-size {}: must be at most 1000000", world));
   }
@@ -149,7 +167,10 @@ Point make_point(const PointRequest& request) {
   std::vector<std::string> identity = point.arguments;
   identity.emplace_back(name_of(request.mode));
   point.name = fmt::format("{}-{:08x}-r{}", slug(request.settings), hash_of(identity) & 0xffffffffu, request.repeat);
-  if (request.mode == SweepMode::Simulated) return point;
+  if (request.mode == SweepMode::Simulated) {
+    point.ranks = simulated_ranks(point.arguments);
+    return point;
+  }
   try {
     resolve_ranks(point);
   } catch (const ConfigError& error) {

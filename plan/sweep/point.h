@@ -29,7 +29,9 @@ struct Point {
   PointRequest request;
   std::string name;     ///< of its directory: settings, a hash of all arguments, the repeat; the same on every call
   std::string refusal;  ///< of the options, empty: none
-  int ranks = 1;
+  int ranks = 1;        ///< of the run, started or simulated
+  /// That the machine has to run at once: simulated points are one.
+  int processes() const { return request.mode == SweepMode::Simulated ? 1 : ranks; }
   std::optional<io::RunOptions> resolved;  ///< real and virtual points that are not refused
   std::vector<std::string> arguments;      ///< of the subcommand, without the run directory
 };

@@ -34,6 +34,12 @@ void write_record(const std::string& directory, const PointRecord& record);
 /// State and reason from how the process ended and from what it wrote to stderr.
 void judge(const ProcessResult& result, const std::string& stderr_path, PointRecord& record);
 
+/// Metrics that points of this mode may have; those of communication groups (GROUP_sent_bytes, GROUP_across_bytes,
+/// GROUP_exposed_ms) come with the groups of a layout and are not among them.
+std::vector<std::string> metric_names(SweepMode mode);
+/// Whether a finished point may have it: one of metric_names, or a group's.
+bool is_metric(const std::string& name, SweepMode mode);
+
 /// Reads what a real, virtual or simulated point measured from the files in its directory: medians of the last steps
 /// (summary.json), comm_bytes, bytes and exposed time by group, the bubble and span of a trace, or time.json.
 /// Returns false where the files are not those of a finished run.

@@ -6,10 +6,14 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
+#include <exception>
 #include <filesystem>
+#include <mutex>
+#include <thread>
 
 #include "base/error.h"
 #include "base/version.h"
@@ -145,29 +149,79 @@ class Runner {
 
   const RunnerOptions& options_;
   std::string points_;
-  bool interrupted_ = false;
+  std::atomic<bool> interrupted_ = false;
+};
+
+}  // namespace
+
+namespace {
+
+/// The points of one call, taken in order by one or several threads. Each thread waits for the process that it started,
+/// which gets SIGTERM when its thread ends (process.h).
+class Pool {
+ public:
+  Pool(const std::vector<Point>& points, const RunnerOptions& options, const PointObserver& observer)
+      : points_(points), observer_(observer), runner_(options) {
+    result_.records.resize(points.size());
+  }
+
+  SweepRun run(int jobs) {
+    std::vector<std::thread> others;
+    for (int job = 1; job < jobs; ++job) others.emplace_back([this] { work(); });
+    work();
+    for (std::thread& other : others) other.join();
+    if (fault_) std::rethrow_exception(fault_);
+    result_.interrupted = result_.interrupted || runner_.interrupted();
+    return std::move(result_);
+  }
+
+ private:
+  void work() {
+    for (size_t i = next_++; i < points_.size(); i = next_++) {
+      try {
+        take(i);
+      } catch (...) {
+        const std::lock_guard lock(mutex_);
+        if (!fault_) fault_ = std::current_exception();
+      }
+    }
+  }
+
+  bool stops(size_t i) {
+    const std::lock_guard lock(mutex_);
+    const bool stop = runner_.interrupted() || StopSignals::received() != 0;
+    if (!stop && !fault_) return false;
+    result_.records[i] = new_record(points_[i]);
+    result_.interrupted = result_.interrupted || stop;
+    return true;
+  }
+
+  void take(size_t i) {
+    if (stops(i)) return;
+    bool ran = false;
+    PointRecord record = runner_.take(points_[i], ran);
+    const std::lock_guard lock(mutex_);
+    result_.records[i] = std::move(record);
+    // A point that a stop cut off has no end to tell of.
+    if (!ran || (runner_.interrupted() && result_.records[i].state == PointState::Missing)) return;
+    ++result_.started;
+    if (observer_) observer_(i, points_[i], result_.records[i]);
+  }
+
+  const std::vector<Point>& points_;
+  const PointObserver& observer_;
+  Runner runner_;
+  std::atomic<size_t> next_ = 0;
+  std::mutex mutex_;  // of all below
+  SweepRun result_;
+  std::exception_ptr fault_;
 };
 
 }  // namespace
 
 SweepRun run_points(const std::vector<Point>& points, const RunnerOptions& options, const PointObserver& observer) {
   const StopSignals signals;
-  Runner runner(options);
-  SweepRun result;
-  for (size_t i = 0; i < points.size(); ++i) {
-    result.interrupted = runner.interrupted() || StopSignals::received() != 0;
-    if (result.interrupted) {
-      result.records.push_back(new_record(points[i]));
-      continue;
-    }
-    bool ran = false;
-    result.records.push_back(runner.take(points[i], ran));
-    result.interrupted = runner.interrupted();
-    if (!ran || result.interrupted) continue;
-    ++result.started;
-    if (observer) observer(i, points[i], result.records.back());
-  }
-  return result;
+  return Pool(points, options, observer).run(options.jobs);
 }
 
 }  // namespace triax::plan

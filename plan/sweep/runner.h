@@ -1,5 +1,5 @@
-// Runs the points of a sweep one after the other, each in a directory of its own, and goes on where an earlier call was
-// stopped.
+// Runs the points of a sweep, one or several at a time, each in a directory of its own, and goes on where an earlier
+// call was stopped.
 #pragma once
 
 #include <functional>
@@ -23,9 +23,10 @@ struct RunnerOptions {
   double point_timeout_s = 0;         ///< 0: none
   Retry retry = Retry::No;
   RunPoints run = RunPoints::Missing;
+  int jobs = 1;  ///< points at a time
 };
 
-/// Told when a point has ended now; `index` from 0.
+/// Told when a point has ended now, one call at a time; `index` from 0.
 using PointObserver = std::function<void(size_t index, const Point& point, const PointRecord& record)>;
 
 struct SweepRun {

@@ -46,7 +46,27 @@ for m in 2:0.33333 "4:(0.2|0.19999999)"; do
 done
 expect 0 '27.27     27.27' "$triax" sweep --mode simulated --pipeline-model-parallel-size 4 --grid num-microbatches=4,8 \
   --cost F=1,I=1,W=1 --out simulated
+grep -q '^simulated,4,4,' simulated/results.csv || fault "simulated ranks: $(cat simulated/results.csv)"
 expect 2 'refused: --num-microbatches: is required' "$triax" sweep --mode simulated --grid pipeline-model-parallel-size=2,4 --out refused
+
+# What the figure shows, and points that would share cores, are refused before anything runs.
+expect 2 '--x seq-length: is no axis of the sweep; must be one of num-microbatches' "$triax" "${base[@]}" --grid num-microbatches=2,4 \
+  --x seq-length --out early
+expect 2 '--y tokens: is no metric of a real point' "$triax" "${base[@]}" --grid num-microbatches=2,4 --y tokens --out early
+expect 2 'zero has its own figures' "$triax" sweep --ablation zero --y step_ms
+expect 2 'more would measure each other' "$triax" "${base[@]}" --grid num-microbatches=2,4 --jobs 1000 --out early
+[ ! -e early ] || fault "a refused sweep left $(ls early)"
+
+# Two points at a time: each waits for the other.
+if [ "$(nproc)" -ge 2 ]; then
+  cat >pair.sh <<'END'
+touch "pair-$$"
+for _ in $(seq 200); do [ "$(ls pair-* | wc -l)" -ge 2 ] && exec "$@"; sleep 0.05; done
+exit 9
+END
+  expect 0 'seed=2' "$triax" sweep --config base.cfg --grid seed=1,2 --jobs 2 --launcher 'bash pair.sh mpiexec -n {ranks}' --out pairs
+  [ "$(state pairs seed=1)/$(state pairs seed=2)" = done/done ] || fault "two points at a time"
+fi
 
 # Ends without success: a time limit, memory; the sweep goes on, the same command leaves them, --retry-failed tries again.
 cat >launcher.sh <<'END'
