@@ -197,6 +197,8 @@ train() {
     [ $code -eq 0 ] || say "the run is complete; after that the launcher ended with code $code" >&2
     return
   fi
+  # Ended by --exit-interval before the last iteration: the next job of the chain goes on.
+  if [ $code -eq 0 ] && [ -e "$run/paused" ]; then again "$run"; fi
   if [ $code -eq 75 ]; then again "$run"; fi
   say "failed with code $code" >&2
   [ ! -d "$run/flight" ] || "$TRIAX" trace blame "$run" || true  # a wrong option comes before there are records

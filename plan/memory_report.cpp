@@ -6,6 +6,7 @@
 #include "comm/process_grid.h"
 #include "io/options/validate.h"
 #include "parallel/schedule.h"
+#include "plan/compression_state.h"
 
 namespace triax::plan {
 namespace {
@@ -81,10 +82,18 @@ std::vector<model::StageMemory> memory_by_formula(const io::RunOptions& options,
   request.prefetch = io::unit_options_of(options).prefetch;
   request.bucket_parameters = p.ddp_bucket_size;
   const parallel::ScheduleOptions schedule = io::schedule_options_of(options);
+  const StepShape shape = shape_of(options);
+  const int end = request.layers.num_virtual_stages() - 1;
   std::vector<model::StageMemory> stages;
   for (int position = 0; position < p.grid.pipeline; ++position) {
     stages.push_back(
         model::stage_memory(options.model, request, parallel::compute_order(schedule, position), position));
+    HeldParts held{0, position == request.layers.position_of(0), position == request.layers.position_of(end)};
+    for (int chunk = 0; chunk < request.layers.chunks; ++chunk) {
+      const int stage = request.layers.virtual_stage(position, chunk);
+      held.layers += request.layers.stage_layers[static_cast<size_t>(stage)].size();
+    }
+    stages.back().states.optimizer += static_cast<int64_t>(compression_state_bytes(options, shape, held));
   }
   return stages;
 }

@@ -35,7 +35,7 @@ ExitCode TrainingRun::evaluate_only() {
   evaluate(test ? "test" : "validation", *source);
   held_->grid.world().barrier();
   const ExitCode code = evaluation_cut_ ? ExitCode::Interrupted : ExitCode::Done;
-  complete(code);
+  complete(io::EndReason::Finished, code);
   return code;
 }
 

@@ -304,11 +304,11 @@ ExitCode TrainingRun::finish(io::EndReason reason, ExitCode code) {
   }
   const std::vector<CommunicationRow> communication = gather_communication(steps, held_->grid.world());
   if (reporter_) reporter_->finish(reason, communication);
-  complete(code);
+  complete(reason, code);
   return code;
 }
 
-void TrainingRun::complete(ExitCode code) {
+void TrainingRun::complete(io::EndReason reason, ExitCode code) {
   if (code != ExitCode::Done) return;
   ensure_stdout_written();
   if (session_->rank() == 0) io::mark_completed(directory_, held_->trainer.progress().iteration);

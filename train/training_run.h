@@ -58,7 +58,7 @@ class TrainingRun {
   /// The flight recorder goes on in a file of the run directory.
   void start_recording();
   /// All ranks are here and all is written: the run directory gets its completion marker when `code` is Done.
-  void complete(ExitCode code);
+  void complete(io::EndReason reason, ExitCode code);
   void prepare_checkpoints();
   void start_reporter(double peak_tflops);
   std::unique_ptr<BatchSource> source_of(const io::TokenDataset* dataset, int64_t consumed_samples) const;

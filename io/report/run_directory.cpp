@@ -3,6 +3,8 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
@@ -25,6 +27,27 @@ Json read_json(const std::string& path) {
 
 bool holds_a_run(const std::string& path) { return fs::exists(path + "/run.json"); }
 
+/// Options, of one value each, that change when a run stops, saves, evaluates and speaks, and nothing that it computes.
+constexpr std::array kFree = {"exit-interval", "exit-duration-in-mins", "eval-iters",
+                              "eval-interval", "save-interval",         "log-interval"};
+
+/// The command line without them.
+std::vector<std::string> what_it_computes(const std::vector<std::string>& words) {
+  std::vector<std::string> kept;
+  for (size_t i = 0; i < words.size(); ++i) {
+    std::string name = words[i].substr(0, words[i].find('='));
+    std::ranges::replace(name, '_', '-');
+    const bool is_free =
+        std::ranges::any_of(kFree, [&name](const char* one) { return name == fmt::format("--{}", one); });
+    if (!is_free) {
+      kept.push_back(words[i]);
+    } else if (words[i].find('=') == std::string::npos) {
+      ++i;  // its value
+    }
+  }
+  return kept;
+}
+
 // Only a requeued or repeated step of the same Slurm job goes on, or a repeated command that resumes, which may be in
 // another job (where jobs are submitted again, not requeued): another command of the same job is another run, and so is
 // the same command after it has finished.
@@ -34,7 +57,9 @@ bool is_restart(const std::string& path, const RunOptions& options, const RunFac
   if (!run.is_object()) return false;
   const bool same_job = !facts.slurm_job_id.empty() && run.value("slurm_job_id", "") == facts.slurm_job_id;
   if (!same_job && !resumes) return false;
-  if (!run.contains("command_line") || run["command_line"] != Json(facts.command_line)) return false;
+  const Json words = run.value("command_line", Json());
+  if (!words.is_array() || !std::ranges::all_of(words, [](const Json& word) { return word.is_string(); })) return false;
+  if (what_it_computes(words.get<std::vector<std::string>>()) != what_it_computes(facts.command_line)) return false;
   const Json summary = read_json(path + "/summary.json");
   return !(summary.is_object() && summary.value("ended", "") == "finished");
 }
@@ -100,10 +125,16 @@ void mark_completed(const RunDirectory& directory, int64_t iteration) {
   write_text_file(directory.file(kCompletionMarker), fmt::format("iteration {}\n", iteration));
 }
 
+void mark_paused(const RunDirectory& directory, int64_t iteration) {
+  write_text_file(directory.file(kPauseMarker), fmt::format("iteration {}\n", iteration));
+}
+
 void set_records_aside(const RunDirectory& directory) {
-  std::error_code error;
-  fs::remove(directory.file(kCompletionMarker), error);
-  if (error) throw RunTimeError(fmt::format("{}: cannot be removed", directory.file(kCompletionMarker)));
+  for (const char* marker : {kCompletionMarker, kPauseMarker}) {
+    std::error_code error;
+    fs::remove(directory.file(marker), error);
+    if (error) throw RunTimeError(fmt::format("{}: cannot be removed", directory.file(marker)));
+  }
   const std::string flight = flight_directory(directory.path);
   if (!fs::exists(flight)) return;
   int number = 1;

@@ -33,8 +33,8 @@ struct RunDirectory {
 
 /// Called by one rank. Default name runs/<model>-<layout>-<date>, or -<SLURM_JOB_ID> under Slurm. A directory that
 /// holds a run goes on only with a restart of it: same Slurm job (outside Slurm: --load equal to --save), same command
-/// line, not finished. Another run's is
-/// refused (ConfigError, --run-dir) or avoided by a suffix -2, -3 (default name).
+/// line but for when it stops, evaluates, saves and speaks, not finished. Another run's is refused (ConfigError,
+/// --run-dir) or avoided by a suffix -2, -3 (default name).
 RunDirectory open_run_directory(const RunOptions& options, const RunFacts& facts);
 /// "tp2-pp2-dp2", with "-v2" for two model chunks per rank.
 std::string layout_name(const RunOptions& options);
@@ -46,7 +46,11 @@ std::string run_json(const ParsedOptions& parsed, const RunFacts& facts);
 inline constexpr const char* kCompletionMarker = "completed";
 /// Writes it: "iteration N". By one rank, after all ranks have written what they have to.
 void mark_completed(const RunDirectory& directory, int64_t iteration);
-/// Before a run starts in `directory`: removes an earlier completion marker and moves the flight recorder's files of
+/// The file of a run that --exit-interval has ended before its last iteration, with exit code 0: it is not complete,
+/// and the same command goes on with it.
+inline constexpr const char* kPauseMarker = "paused";
+void mark_paused(const RunDirectory& directory, int64_t iteration);
+/// Before a run starts in `directory`: removes earlier markers and moves the flight recorder's files of
 /// an earlier attempt from flight/ to flight-1/, flight-2/, ...
 void set_records_aside(const RunDirectory& directory);
 /// Writes summary.json at the end of a run.

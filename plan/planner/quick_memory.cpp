@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "io/options/validate.h"
+#include "plan/compression_state.h"
 
 namespace triax::plan {
 namespace {
@@ -22,7 +23,8 @@ model::ActivationShape activations_of(const Layout& layout, const StepShape& sha
 }  // namespace
 
 QuickMemory::QuickMemory(const io::RunOptions& base)
-    : model_(base.model),
+    : base_(base),
+      model_(base.model),
       widths_(state_widths(base, GradientStorage::Wide)),
       statistic_bytes_(static_cast<int64_t>(size_of(io::state_dtype(base.control.precision)))),
       bucket_(base.parallel.ddp_bucket_size),
@@ -72,6 +74,7 @@ double QuickMemory::bytes_of(const Position& position, const Layout& layout, con
   zero.shard_group = layout.shard_group;
   double bytes = static_cast<double>(model::state_bytes(static_cast<int64_t>(parameters), widths_, zero).total());
 
+  bytes += compression_state_bytes(base_, shape, {position.layers, position.first, position.last});
   const model::ActivationShape a = activations_of(layout, shape, statistic_bytes_);
   parallel::Recompute recompute = recompute_;
   recompute.granularity = layout.recompute;

@@ -38,6 +38,7 @@ class QuickMemory {
   };
   double bytes_of(const Position& position, const Layout& layout, const StepShape& shape) const;
 
+  io::RunOptions base_;
   model::ModelConfig model_;
   model::StateWidths widths_;
   int64_t statistic_bytes_;

@@ -17,6 +17,7 @@
 
 #include "base/error.h"
 #include "base/version.h"
+#include "io/report/run_directory.h"
 #include "plan/sweep/environment.h"
 
 namespace triax::plan {
@@ -68,8 +69,10 @@ PointRecord new_record(const Point& point) {
   return record;
 }
 
-/// The run itself may have ended well although nobody wrote it down: the marker is a run's last act.
-bool finished_alone(const std::string& directory) { return fs::exists(directory + "/completed"); }
+/// The run itself may have ended well although nobody wrote it down: a marker is a run's last act.
+bool finished_alone(const std::string& directory) {
+  return fs::exists(directory + "/" + io::kCompletionMarker) || fs::exists(directory + "/" + io::kPauseMarker);
+}
 
 class Runner {
  public:

@@ -68,6 +68,14 @@ code=$?
 again=$(sed -n 's/^job: stopped with a checkpoint: to go on, start again with //p' stopped)
 [ $code -eq 75 ] && [ -n "$again" ] || fault "a script that is stopped ends with $code: $(tail -5 stopped)"
 expect 75 'loaded all state of iteration' bash -c "$again bash 'a b/jobs/local_cpu_3d.sh'"
+# An exit interval ends with 0 and is no end: the script says the same, and goes on to the last iteration.
+export TRIAX_OPTIONS='--model t0 --lr-warmup-iters 2 --train-iters 4 --exit-interval 3' TRIAX_SCRATCH="$PWD/interval"
+bash jobs/local_cpu_3d.sh >stopped 2>&1
+code=$?
+again=$(sed -n 's/^job: stopped with a checkpoint: to go on, start again with //p' stopped)
+[ $code -eq 75 ] && [ -n "$again" ] || fault "a script that --exit-interval ends: $code: $(tail -5 stopped)"
+expect 0 'loaded all state of iteration 3' bash -c "$again bash jobs/local_cpu_3d.sh"
+[ "$(cat interval/runs/local_cpu_3d*/completed)" = 'iteration 4' ] || fault "the chain is not complete: $(ls interval/runs/*)"
 unset TRIAX_SCRATCH TRIAX_OPTIONS
 
 # How a script finds common.sh stands in each of them, since nothing can be sourced before; it must be the same everywhere.

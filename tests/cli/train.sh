@@ -96,6 +96,17 @@ h5dump -d /weight/model.norm.weight bf16/iter_0000002/index.h5 | grep -q '(0): [
 train 2 --train-iters 50 --exit-interval 3 --save stopped --run-dir exit-interval
 expect_code 0 $? "--exit-interval"
 h5dump -a /iteration stopped/iter_0000003/index.h5 | grep -q '(0): 3' || fail "--exit-interval did not save iteration 3"
+# It is not complete: the same command goes on, with another interval or evaluation too, and the last start completes it.
+chain=(--train-iters 5 --save chain --load chain --run-dir chain-run)
+for start in "3 --exit-interval 3" "4 --exit-interval=2 --eval-iters 1" "5"; do
+  # shellcheck disable=SC2086
+  train 2 "${chain[@]}" ${start#?}
+  expect_code 0 $? "start of a chain that ends at ${start%% *}"
+  marker=$([ "${start%% *}" = 5 ] && echo completed || echo paused)
+  [ "$(cat chain-run/$marker)" = "iteration ${start%% *}" ] || fail "no $marker marker at ${start%% *}: $(ls chain-run)"
+  [ "$(ls chain-run | grep -c -E '^(completed|paused)$')" -eq 1 ] || fail "two markers: $(ls chain-run)"
+done
+[ "$(grep -c '"step_ms"' chain-run/metrics.jsonl)" -eq 5 ] || fail "a chain of three starts: $(cat chain-run/metrics.jsonl)"
 train 2 --train-iters 100000 --exit-duration-in-mins 0.02 --save stopped2 --run-dir exit-duration
 expect_code 75 $? "--exit-duration-in-mins"
 # shellcheck disable=SC2086
@@ -113,6 +124,9 @@ last=$(sed -n '$s/.*"iteration":\([0-9]*\),.*/\1/p' signal/metrics.jsonl)
 [ "$(cat stopped3/latest_checkpointed_iteration.txt)" = "$last" ] || fail "iteration $last is not the one saved"
 
 # Refusals and caught faults.
+train 1 --train-iters 1 --hw dgx --run-dir machine
+expect_code 2 $? "an unknown machine"
+grep -q -- '--hw dgx: no machine of that name' err || fail "the machine is not named: $(cat err)"
 train 2 --train-iters 5 --load nowhere --run-dir again
 expect_code 2 $? "--load of nothing"
 [ "$(grep -c 'there is no checkpoint' err)" -eq 1 ] || fail "a fault is printed once per rank: $(cat err)"

@@ -216,6 +216,26 @@ TEST(RunDirectory, another_job_goes_on_with_its_own_checkpoints) {
   EXPECT_THROW(open_run_directory(parsed.options, facts("78", {"triax", "train", "--lr", "2"})), ConfigError);
 }
 
+TEST(RunDirectory, when_a_run_stops_and_evaluates_may_change) {
+  const std::string path = fresh("chain");
+  const ParsedOptions parsed = run_options("--run-dir " + path + " --save " + path + "/c --load " + path + "/c");
+  const auto words = [](std::vector<std::string> more) {
+    std::vector<std::string> all = {"triax", "train", "--lr", "1"};
+    all.insert(all.end(), more.begin(), more.end());
+    return facts("", all);
+  };
+  const RunDirectory first = open_run_directory(parsed.options, words({"--exit-interval", "10"}));
+  write_run_files(first, parsed, words({"--exit-interval", "10"}));
+  EXPECT_TRUE(open_run_directory(parsed.options, words({})).continued);
+  EXPECT_TRUE(open_run_directory(parsed.options, words({"--exit-interval=20", "--eval-iters", "0"})).continued);
+  EXPECT_THROW(open_run_directory(parsed.options, words({"--eval-iters", "0", "--seed", "2"})), ConfigError);
+  EXPECT_THROW(open_run_directory(parsed.options, words({"--eval-iters", "--seed", "2"})), ConfigError);
+  // A start removes both markers.
+  mark_paused(first, 10);
+  mark_completed(first, 10);
+  set_records_aside(first);
+  EXPECT_FALSE(fs::exists(path + "/paused") || fs::exists(path + "/completed"));
+}
 TEST(RunDirectory, the_default_name_is_free_or_the_same_job) {
   const fs::path before = fs::current_path();
   const std::string home = fresh("home");

@@ -58,6 +58,24 @@ TEST(MemoryReport, states_agree_with_the_trainer_once_padding_is_added) {
   }
 }
 
+// What compression keeps, by formula against the trainer's own allocation; a layer's vectors, which are not compressed,
+// are the difference.
+TEST(MemoryReport, residuals_of_compressed_gradients_are_counted) {
+  for (const char* method : {"topk", "bf16", "int8", "qsgd", "onebit-adam", "powersgd"}) {
+    for (const char* zero : {"0", "1"}) {
+      if (std::string(method) == "onebit-adam" && std::string(zero) == "1") continue;  // it keeps the whole momentum
+      SCOPED_TRACE(fmt::format("{} under ZeRO {}", method, zero));
+      const io::RunOptions options = options_of(
+          {"--model", "gpt2-124m", "--global-batch-size", "4", "--grad-compression", method, "--zero-stage", zero}, 4);
+      const model::StageMemory formula = memory_by_formula(options, memory_terms_of(options))[0];
+      const ExactMemory exact = exact_memory(options, 1, ExactScope::All);
+      const double optimizer =
+          static_cast<double>(exact.stages[0].forecast.ledger.peak[static_cast<size_t>(MemoryCategory::Optimizer)]);
+      EXPECT_NEAR(static_cast<double>(formula.states.optimizer) / optimizer, 1, 0.002);
+    }
+  }
+}
+
 // Under ZeRO each rank holds its share of the padded flat arrays, whole units at a time; the formula's share differs
 // by that padding only.
 TEST(MemoryReport, shards_agree_with_the_trainer_once_padding_is_added) {

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "io/options/validate.h"
 #include "model/presets.h"
@@ -43,6 +45,39 @@ TEST(PlanSearch, TheBestIsTheBestOfAll) {
   EXPECT_EQ(result.ranked.front().time.step_s, best);
   // The pool holds it too: what the sensitivities start from.
   EXPECT_EQ(fastest_of(q, result.pool)->time.step_s, best);
+}
+
+/// A million candidates are priced, each once: docs/performance.md times this question.
+TEST(PlanSearch, AMillionLayoutsArePriced) {
+  PlanQuestion q = question_of("gpt3-175b", "a100", 20160, 80640);
+  q.space.tensor = {1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 96};
+  const SearchResult result = survey(q);
+  EXPECT_EQ(result.layouts, 1'054'191);
+  std::map<PlanAxis, std::pair<int64_t, int64_t>> sums;
+  for (const auto& [key, summary] : result.values) {
+    sums[key.first].first += summary.layouts;
+    sums[key.first].second += summary.fitting;
+  }
+  EXPECT_EQ(sums.size(), static_cast<size_t>(kNumPlanAxes));
+  for (const auto& [axis, sum] : sums) {
+    EXPECT_EQ(sum.first, result.layouts) << name_of(axis);
+    EXPECT_EQ(sum.second, result.fitting) << name_of(axis);
+  }
+  // No layout comes twice.
+  std::set<std::array<int, kNumPlanAxes>> once;
+  BrokenRules broken;
+  q.space.pipeline = {1, 2, 4, 12};  // a part of them, since the set costs more than the prices
+  int64_t visited = 0;
+  for_each_layout(q.base, q.devices, q.hardware.devices_per_node, q.space, broken, [&](const Layout& layout) {
+    std::array<int, kNumPlanAxes> values{};
+    for (int axis = 0; axis < kNumPlanAxes; ++axis) {
+      values[static_cast<size_t>(axis)] = value_of(layout, static_cast<PlanAxis>(axis));
+    }
+    once.insert(values);
+    ++visited;
+  });
+  EXPECT_EQ(static_cast<int64_t>(once.size()), visited);
+  EXPECT_GT(visited, 50'000);
 }
 
 TEST(PlanSearch, ChoicesFitAreSimulatedAndOrdered) {
