@@ -7,6 +7,7 @@
 #include "apps/bench.h"
 #include "apps/bench_request.h"
 #include "base/error.h"
+#include "base/units.h"
 #include "bench/checkpoint_io.h"
 #include "bench/device_map.h"
 #include "bench/machine.h"
@@ -90,7 +91,7 @@ void print_topology(const std::vector<std::string>& cpus, const std::vector<int>
   fmt::print("{}", bench::cpu_tree());
   const auto machine = bench::this_machine();
   fmt::print("clock {:.2f} GHz, {}{}; {:.1f} GiB\n\n{:<8}", machine.clock_hz / 1e9, machine.vectors,
-             machine.bf16 ? " with bf16" : "", static_cast<double>(machine.memory_bytes) / (1 << 30), "");
+             machine.bf16 ? " with bf16" : "", static_cast<double>(machine.memory_bytes) / kGiB, "");
   for (size_t r = 0; r < cpus.size(); ++r) fmt::print(" {:>7}", fmt::format("rank {}", r));
   fmt::print("  {:<14} {}\n", "CPUs", "node");
   for (size_t a = 0; a < cpus.size(); ++a) {

@@ -16,6 +16,7 @@
 #include <sstream>
 #include <vector>
 
+#include "apps/bound_cpus.h"
 #include "base/error.h"
 #include "base/handle.h"
 #include "base/version.h"
@@ -39,17 +40,12 @@ void add_cores(comm::LaunchFacts& facts) {
   if (hwloc_topology_init(topology.out()) != 0 || hwloc_topology_load(topology.get()) != 0) {
     throw RunTimeError("hwloc cannot read this machine's topology");
   }
-  hwloc_bitmap_t cpus = hwloc_bitmap_alloc();
-  if (hwloc_get_cpubind(topology.get(), cpus, HWLOC_CPUBIND_PROCESS) != 0 || hwloc_bitmap_iszero(cpus) != 0) {
-    hwloc_bitmap_copy(cpus, hwloc_topology_get_topology_cpuset(topology.get()));
-  }
-  hwloc_bitmap_list_snprintf(facts.cpus, sizeof facts.cpus, cpus);
-  facts.num_cpus = hwloc_bitmap_weight(cpus);
-  hwloc_bitmap_t memory = hwloc_bitmap_alloc();
-  hwloc_cpuset_to_nodeset(topology.get(), cpus, memory);
-  facts.numa = hwloc_bitmap_weight(memory) == 1 ? hwloc_bitmap_first(memory) : -1;
-  hwloc_bitmap_free(memory);
-  hwloc_bitmap_free(cpus);
+  const Handle<BitmapPolicy> cpus = bound_cpus(topology.get());
+  const Handle<BitmapPolicy> memory(hwloc_bitmap_alloc());
+  hwloc_bitmap_list_snprintf(facts.cpus, sizeof facts.cpus, cpus.get());
+  facts.num_cpus = hwloc_bitmap_weight(cpus.get());
+  hwloc_cpuset_to_nodeset(topology.get(), cpus.get(), memory.get());
+  facts.numa = hwloc_bitmap_weight(memory.get()) == 1 ? hwloc_bitmap_first(memory.get()) : -1;
 }
 
 std::vector<std::string> visible_gpus() {

@@ -85,11 +85,7 @@ int mem_command(const std::vector<std::string>& args) {
   if (request.format == Format::Json) text = json_text(report);
   if (request.format == Format::Csv) text = csv_text(report);
   if (request.format == Format::Table) text = table_text(report);
-  if (request.out.empty()) {
-    fmt::print("{}", text);
-  } else {
-    write_file(request.out, text);
-  }
+  write_result(request.out, text);
   return 0;
 }
 

@@ -7,8 +7,10 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "base/units.h"
 #include "base/version.h"
 #include "model/counts.h"
+#include "plan/step_shape.h"
 
 namespace triax::apps {
 
@@ -104,7 +106,7 @@ struct Unit {
 Unit unit_of(const MemReport& report) {
   int64_t most = 0;
   for (const model::StageMemory& m : report.stages) most = std::max(most, m.total());
-  if (most >= int64_t{1} << 30) return {"GiB", 0x1p30};
+  if (most >= int64_t{1} << 30) return {"GiB", kGiB};
   return most >= int64_t{1} << 20 ? Unit{"MiB", 0x1p20} : Unit{"KiB", 0x1p10};
 }
 
@@ -133,11 +135,6 @@ const char* precision_text(const MemReport& report) {
   }
 }
 
-const char* recompute_text(const parallel::Recompute& r) {
-  if (r.granularity == parallel::RecomputeGranularity::None) return "none";
-  return r.granularity == parallel::RecomputeGranularity::Full ? "full" : "selective";
-}
-
 std::string zero_text(const model::ZeroSharding& zero) {
   std::string text = fmt::format("ZeRO {}", zero.stage);
   if (zero.stage > 0) text += fmt::format(" over {}", zero.shard_group);
@@ -158,10 +155,10 @@ std::string headline(const MemReport& report) {
                   o.parallel.sequence_parallel ? " with sequence parallelism" : "", grid.pipeline, o.parallel.chunks,
                   zero.data_parallel, zero.data_parallel * grid.tensor * grid.pipeline, zero_text(zero));
   if (bare(report)) return text + "\n";
-  text +=
-      fmt::format("; b {}, s {}, m {}, {}, recompute {}, attention {}", o.batch.micro_batch_size, o.model.seq_length,
-                  o.batch.num_micro_batches, name_of(o.parallel.schedule), recompute_text(o.parallel.recompute),
-                  report.request.terms.attention == model::AttentionMemory::Flash ? "flash" : "unfused");
+  text += fmt::format("; b {}, s {}, m {}, {}, recompute {}, attention {}", o.batch.micro_batch_size,
+                      o.model.seq_length, o.batch.num_micro_batches, name_of(o.parallel.schedule),
+                      plan::name_of(o.parallel.recompute.granularity),
+                      report.request.terms.attention == model::AttentionMemory::Flash ? "flash" : "unfused");
   if (!report.program.positions.empty()) text += fmt::format("; program {:016x}", parallel::hash_of(report.program));
   return text + "\n";
 }
@@ -187,7 +184,7 @@ std::string closing_lines(const MemReport& report, const Unit& unit) {
   std::string text =
       fmt::format("largest: {}{} bytes by formula ({:.2f} GB, {:.2f} GiB), model states {} ({:.2f} GB)\n",
                   bare(report) ? "" : fmt::format("stage {}, ", largest), m.total(), m.total() / 1e9,
-                  static_cast<double>(m.total()) / 0x1p30, m.states.total(), m.states.total() / 1e9);
+                  static_cast<double>(m.total()) / kGiB, m.states.total(), m.states.total() / 1e9);
   const plan::ExactStage* most = nullptr;
   for (const plan::ExactStage& exact : report.exact) {
     if (most == nullptr || exact.forecast.ledger.peak_total > most->forecast.ledger.peak_total) most = &exact;
@@ -302,7 +299,7 @@ std::string json_text(const MemReport& report) {
     json["micro_batch_size"] = o.batch.micro_batch_size;
     json["num_microbatches"] = o.batch.num_micro_batches;
     json["schedule"] = name_of(o.parallel.schedule);
-    json["recompute"] = recompute_text(o.parallel.recompute);
+    json["recompute"] = plan::name_of(o.parallel.recompute.granularity);
     json["attention"] = report.request.terms.attention == model::AttentionMemory::Flash ? "flash" : "unfused";
   }
   const bool made = !report.program.positions.empty();

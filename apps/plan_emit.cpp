@@ -7,12 +7,11 @@
 
 #include "apps/program_request.h"
 #include "base/error.h"
+#include "base/units.h"
 #include "model/counts.h"
 
 namespace triax::apps {
 namespace {
-
-constexpr double kGiB = 1073741824.0;
 
 struct ModelRate {
   double parameters, lr;

@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/units.h"
 #include "model/counts.h"
 #include "plan/step_split.h"
 
 namespace triax::apps {
 namespace {
 
-constexpr double kGiB = 1073741824.0;
 using plan::Choice;
 using plan::TimePart;
 

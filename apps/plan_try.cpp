@@ -11,6 +11,7 @@
 #include "apps/plan_emit.h"
 #include "apps/program_request.h"
 #include "base/error.h"
+#include "base/median.h"
 #include "plan/sweep/process.h"
 
 namespace triax::apps {
@@ -43,8 +44,7 @@ double median_step(const std::string& metrics) {
   }
   if (steps.size() <= kWarmUp) return 0;
   steps.erase(steps.begin(), steps.begin() + kWarmUp);
-  std::ranges::sort(steps);
-  return steps[steps.size() / 2];
+  return median(std::move(steps));
 }
 
 /// Last line of a file, which says why a run ended.

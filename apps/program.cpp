@@ -46,11 +46,7 @@ std::string headline(const Program& program) {
 
 // Results go to --out where it is given.
 int print(const ProgramRequest& r, const std::string& text) {
-  if (r.out.empty()) {
-    fmt::print("{}", text);
-  } else {
-    write_file(r.out, text);
-  }
+  write_result(r.out, text);
   return 0;
 }
 

@@ -212,11 +212,7 @@ int program_time(const ProgramRequest& r) {
     const io::Colour colour = columns > 0 && r.out.empty() ? io::Colour::Yes : io::Colour::No;
     text = headline(result) + table_of(result) + text_gantt(timeline, {width, colour});
   }
-  if (r.out.empty()) {
-    fmt::print("{}", text);
-  } else {
-    write_file(r.out, text);
-  }
+  write_result(r.out, text);
   return 0;
 }
 

@@ -71,11 +71,7 @@ int sim_command(const std::vector<std::string>& args) {
   const std::string text = request.format == Format::Json  ? json_text(report)
                            : request.format == Format::Csv ? csv_text(report)
                                                            : table_text(report);
-  if (request.out.empty()) {
-    fmt::print("{}", text);
-  } else {
-    write_file(request.out, text);
-  }
+  write_result(request.out, text);
   return static_cast<int>(report.prediction.fits() ? ExitCode::Done : ExitCode::Infeasible);
 }
 

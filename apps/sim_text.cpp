@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/units.h"
 #include "io/options/validate.h"
 #include "plan/critical_path.h"
+#include "plan/step_shape.h"
 
 namespace triax::apps {
 
@@ -75,17 +77,12 @@ Unit time_unit(double step_s) { return step_s >= 1 ? Unit{"s", 1e12} : Unit{"ms"
 Unit memory_unit(const plan::Prediction& p) {
   const plan::StagePrediction& s = p.stages[static_cast<size_t>(p.fullest)];
   const auto most = static_cast<double>(s.bytes() - s.runtime_bytes);
-  return most >= 0x1p30 ? Unit{"GiB", 0x1p30} : Unit{"MiB", 0x1p20};
+  return most >= kGiB ? Unit{"GiB", kGiB} : Unit{"MiB", kMiB};
 }
 
 std::string bytes_text(double bytes) {
   if (bytes >= 1e12) return fmt::format("{:.3f} TB", bytes / 1e12);
   return bytes >= 1e9 ? fmt::format("{:.3f} GB", bytes / 1e9) : fmt::format("{:.3f} MB", bytes / 1e6);
-}
-
-const char* recompute_text(const parallel::Recompute& r) {
-  if (r.granularity == parallel::RecomputeGranularity::None) return "none";
-  return r.granularity == parallel::RecomputeGranularity::Full ? "full" : "selective";
 }
 
 std::string step_lines(const plan::Prediction& p) {
@@ -214,7 +211,7 @@ std::string headline(const SimReport& report) {
                      o.parallel.sequence_parallel ? " with sequence parallelism" : "", grid.pipeline, o.parallel.chunks,
                      grid.data, grid.world(), o.parallel.zero_stage, name_of(o.parallel.schedule),
                      o.batch.num_micro_batches, o.batch.micro_batch_size, o.batch.global_batch_size, o.model.seq_length,
-                     recompute_text(o.parallel.recompute));
+                     plan::name_of(o.parallel.recompute.granularity));
 }
 
 std::string table_text(const SimReport& report) {

@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <cstring>
 
+#include "apps/bound_cpus.h"
 #include "apps/commands.h"
 #include "apps/session.h"
 #include "base/error.h"
 #include "base/handle.h"
+#include "base/units.h"
 #include "comm/group_nodes.h"
 #include "comm/process_grid.h"
 #include "io/options/options.h"
@@ -42,13 +44,8 @@ struct RankFacts {
 };
 
 std::string binding(hwloc_topology_t topology) {
-  hwloc_bitmap_t set = hwloc_bitmap_alloc();
-  if (hwloc_get_cpubind(topology, set, HWLOC_CPUBIND_PROCESS) != 0 || hwloc_bitmap_iszero(set) != 0) {
-    hwloc_bitmap_copy(set, hwloc_topology_get_topology_cpuset(topology));
-  }
   char text[64] = {};
-  hwloc_bitmap_list_snprintf(text, sizeof text, set);
-  hwloc_bitmap_free(set);
+  hwloc_bitmap_list_snprintf(text, sizeof text, bound_cpus(topology).get());
   return text;
 }
 
@@ -56,7 +53,7 @@ std::string machine(hwloc_topology_t topology) {
   const auto count = [&](hwloc_obj_type_t type) { return std::max(hwloc_get_nbobjs_by_type(topology, type), 0); };
   const hwloc_obj_t package = hwloc_get_obj_by_type(topology, HWLOC_OBJ_PACKAGE, 0);
   const char* model = package != nullptr ? hwloc_obj_get_info_by_name(package, "CPUModel") : nullptr;
-  const double gib = static_cast<double>(hwloc_get_root_obj(topology)->total_memory) / (1 << 30);
+  const double gib = static_cast<double>(hwloc_get_root_obj(topology)->total_memory) / kGiB;
   return fmt::format("{} package(s), {} NUMA node(s), {} cores, {} processing units, {:.1f} GiB{}{}",
                      count(HWLOC_OBJ_PACKAGE), count(HWLOC_OBJ_NUMANODE), count(HWLOC_OBJ_CORE), count(HWLOC_OBJ_PU),
                      gib, model != nullptr ? ", " : "", model != nullptr ? model : "");

@@ -32,11 +32,7 @@ int print_verification(const std::string& directory, const bench::Hardware& hard
   for (const std::string& note : found.notes) {
     if (format == Format::Table) text += "note: " + note + "\n";
   }
-  if (out.empty()) {
-    fmt::print("{}", text);
-  } else {
-    write_file(out, text);
-  }
+  write_result(out, text);
   return 0;
 }
 

@@ -16,11 +16,6 @@ namespace {
 
 using parallel::OpKind;
 
-double runtime_bytes(const bench::Hardware& hardware) {
-  const auto found = hardware.constants.find("runtime_bytes");
-  return found == hardware.constants.end() ? 0 : found->second.value;
-}
-
 /// Text of the `index`-th compute op of a position.
 std::string compute_op_text(const parallel::Program& program, int position, int index) {
   int seen = -1;
@@ -36,7 +31,7 @@ void add_memory(const io::RunOptions& options, const bench::Hardware& hardware, 
   for (size_t i = 0; i < memory.size(); ++i) {
     StagePrediction& stage = result.stages[i];
     stage.memory = memory[i];
-    stage.runtime_bytes = std::llround(runtime_bytes(hardware));
+    stage.runtime_bytes = std::llround(runtime_bytes_of(hardware));
     if (result.simulated) {
       stage.peak_op = compute_op_text(result.simulated->program, static_cast<int>(i), memory[i].peak_op);
     }
@@ -147,6 +142,11 @@ Prediction predict_full(const io::RunOptions& options, const bench::Hardware& ha
 }
 
 }  // namespace
+
+double runtime_bytes_of(const bench::Hardware& hardware) {
+  const auto found = hardware.constants.find("runtime_bytes");
+  return found == hardware.constants.end() ? 0 : found->second.value;
+}
 
 int64_t StagePrediction::bytes() const {
   const int64_t counted = exact ? exact->ledger.peak_total : memory.total();

@@ -30,6 +30,9 @@ struct PredictionOptions {
   double train_tokens = 0;              ///< of the whole training; 0: not asked
 };
 
+/// The machine's "runtime_bytes", 0 where it names none.
+double runtime_bytes_of(const bench::Hardware& hardware);
+
 struct StagePrediction {
   TimeSplit time;             ///< sums to step_ps; Full only
   model::StageMemory memory;  ///< by formula

@@ -41,6 +41,11 @@ int64_t recomputed_of_chunk(const parallel::Recompute& recompute, int64_t layers
   return std::min(recompute.num_layers, layers_of_chunk);
 }
 
+const char* name_of(parallel::RecomputeGranularity granularity) {
+  if (granularity == parallel::RecomputeGranularity::None) return "none";
+  return granularity == parallel::RecomputeGranularity::Selective ? "selective" : "full";
+}
+
 StepShape shape_of(const io::RunOptions& options) {
   const io::ParallelOptions& p = options.parallel;
   StepShape s;

@@ -55,6 +55,9 @@ int64_t recomputed_of_chunk(const parallel::Recompute& recompute, int64_t layers
 /// Of resolved options (io::resolve).
 StepShape shape_of(const io::RunOptions& options);
 
+/// "none", "selective", "full".
+const char* name_of(parallel::RecomputeGranularity granularity);
+
 /// Parameters of one layer, of the embeddings (word and learned positions) and of final norm with head, on one tensor
 /// rank. A tied head is counted with the embedding when both are on one position.
 struct ShapeParameters {

@@ -313,6 +313,8 @@ void TrainingRun::complete(io::EndReason reason, ExitCode code) {
   ensure_stdout_written();
   if (session_->rank() == 0) io::mark_completed(directory_, held_->trainer.progress().iteration);
   if (request_.flight != nullptr) request_.flight->header().completed.store(1);
+  if (session_->rank() == 0) io::mark_ended(directory_, reason, held_->trainer.progress().iteration);
+  if (request_.flight != nullptr) request_.flight->header().completed.store(1);
 }
 
 }  // namespace triax::train

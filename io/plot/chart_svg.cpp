@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 
+#include "io/xml_text.h"
+
 namespace triax::io {
 namespace {
 
@@ -177,23 +179,6 @@ std::string short_number(double value, NumberForm form) {
     if (size >= unit.size) return fmt::format("{:.4g}{}", value / divisor, unit.name);
   }
   return fmt::format("{:.4g}", size < 1e-12 ? 0 : value);
-}
-
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '&')
-      out += "&amp;";
-    else if (c == '<')
-      out += "&lt;";
-    else if (c == '>')
-      out += "&gt;";
-    else if (c == '"')
-      out += "&quot;";
-    else
-      out += c;
-  }
-  return out;
 }
 
 std::vector<double> running_median(const std::vector<double>& values, int window) {

@@ -30,8 +30,6 @@ struct Chart {
 std::vector<double> round_ticks(double low, double high, int count);
 /// "12.5k", "3.2M", "4e-05"; percent: "12.5 %"; bytes: "1.5 GiB".
 std::string short_number(double value, NumberForm form);
-/// Text for HTML and SVG: & < > " escaped.
-std::string escaped(const std::string& text);
 /// Running median over `window` values centred on each, which single spikes do not move; gaps are left out.
 std::vector<double> running_median(const std::vector<double>& values, int window);
 

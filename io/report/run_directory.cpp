@@ -121,12 +121,9 @@ void write_text_file(const std::string& path, const std::string& text) {
   if (!file || error) throw RunTimeError(fmt::format("{}: cannot be written", path));
 }
 
-void mark_completed(const RunDirectory& directory, int64_t iteration) {
-  write_text_file(directory.file(kCompletionMarker), fmt::format("iteration {}\n", iteration));
-}
-
-void mark_paused(const RunDirectory& directory, int64_t iteration) {
-  write_text_file(directory.file(kPauseMarker), fmt::format("iteration {}\n", iteration));
+void mark_ended(const RunDirectory& directory, EndReason reason, int64_t iteration) {
+  const char* marker = reason == EndReason::ExitInterval ? kPauseMarker : kCompletionMarker;
+  write_text_file(directory.file(marker), fmt::format("iteration {}\n", iteration));
 }
 
 void set_records_aside(const RunDirectory& directory) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "io/options/options.h"
+#include "io/report/records.h"
 
 namespace triax::io {
 
@@ -44,12 +45,11 @@ void write_run_files(const RunDirectory& directory, const ParsedOptions& parsed,
 std::string run_json(const ParsedOptions& parsed, const RunFacts& facts);
 /// The file by which a job script knows that a run has come to its end: the launcher's exit code can be 0 without it.
 inline constexpr const char* kCompletionMarker = "completed";
-/// Writes it: "iteration N". By one rank, after all ranks have written what they have to.
-void mark_completed(const RunDirectory& directory, int64_t iteration);
 /// The file of a run that --exit-interval has ended before its last iteration, with exit code 0: it is not complete,
-/// and the same command goes on with it.
+/// and the same command, or the next job of a chain, goes on with it.
 inline constexpr const char* kPauseMarker = "paused";
-void mark_paused(const RunDirectory& directory, int64_t iteration);
+/// Writes the one or the other: "iteration N". By one rank, after all ranks have written what they have to.
+void mark_ended(const RunDirectory& directory, EndReason reason, int64_t iteration);
 /// Before a run starts in `directory`: removes earlier markers and moves the flight recorder's files of
 /// an earlier attempt from flight/ to flight-1/, flight-2/, ...
 void set_records_aside(const RunDirectory& directory);

@@ -5,18 +5,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/median.h"
+
 namespace triax::io {
-namespace {
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  const size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
-
-}  // namespace
-
 RunSummary::Medians RunSummary::medians() const {
   const auto total = static_cast<int64_t>(records_.size());
   const int64_t skip = total >= 2 * warmup_ ? warmup_ : 0;

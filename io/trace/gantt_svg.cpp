@@ -5,6 +5,7 @@
 #include <map>
 
 #include "io/trace/gantt.h"
+#include "io/xml_text.h"
 
 namespace triax::io {
 namespace {
@@ -39,21 +40,6 @@ Look look_of(OpKind kind) {
 bool is_drawn(const TimelineEvent& event) {
   return !parallel::is_send(event.kind) && !parallel::is_receive(event.kind) && event.kind != OpKind::LoadBatch &&
          event.stop_ps > event.start_ps;
-}
-
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '&')
-      out += "&amp;";
-    else if (c == '<')
-      out += "&lt;";
-    else if (c == '>')
-      out += "&gt;";
-    else
-      out += c;
-  }
-  return out;
 }
 
 class Picture {

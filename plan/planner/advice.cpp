@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/units.h"
 #include "plan/planner/reasons.h"
 
 namespace triax::plan {
@@ -105,10 +106,10 @@ void about_two_devices(const PlanQuestion& q, const SearchResult& result, std::v
     all_cut.zero = 3;
     all_cut.shard_group = all_cut.data;
     const Candidate same = price(q, all_cut);
-    out.push_back(fmt::format(
-        "On 2 devices plain data parallelism fits; sharding everything (ZeRO 3, as FSDP) buys memory, "
-        "not speed: the same run in {:.2f} instead of {:.2f} GiB takes {:+.1f} %.",
-        same.bytes / 1073741824.0, plain->bytes / 1073741824.0, 100 * (same.time.step_s / plain->time.step_s - 1)));
+    out.push_back(
+        fmt::format("On 2 devices plain data parallelism fits; sharding everything (ZeRO 3, as FSDP) buys memory, "
+                    "not speed: the same run in {:.2f} instead of {:.2f} GiB takes {:+.1f} %.",
+                    same.bytes / kGiB, plain->bytes / kGiB, 100 * (same.time.step_s / plain->time.step_s - 1)));
   }
 }
 

@@ -5,11 +5,10 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/units.h"
 
 namespace triax::plan {
 namespace {
-
-constexpr double kGiB = 1073741824.0;
 
 struct NamedPart {
   const char* name;

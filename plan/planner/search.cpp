@@ -34,10 +34,8 @@ class Pricer {
         software_(*find_software("triax")),
         base_(base_shape(q.base)),
         pricing_(q.hardware, software_, base_.dtype),
-        memory_(q.base) {
-    const auto runtime = q.hardware.constants.find("runtime_bytes");
-    if (runtime != q.hardware.constants.end()) runtime_bytes_ = runtime->second.value;
-  }
+        memory_(q.base),
+        runtime_bytes_(runtime_bytes_of(q.hardware)) {}
 
   Candidate operator()(const Layout& layout) {
     const StepShape shape = shape_of(base_, question_.base, layout);
@@ -70,7 +68,7 @@ class Pricer {
   StepShape base_;
   Pricing pricing_;
   QuickMemory memory_;
-  double runtime_bytes_ = 0;
+  double runtime_bytes_;
   std::map<Key, LayerCosts> costs_;
 };
 

@@ -25,11 +25,6 @@ std::vector<int> divisors(int64_t n, int64_t most) {
   return all;
 }
 
-const char* name_of_recompute(RecomputeGranularity granularity) {
-  if (granularity == RecomputeGranularity::None) return "none";
-  return granularity == RecomputeGranularity::Selective ? "selective" : "full";
-}
-
 /// Rule that t breaks, empty when it breaks none.
 std::string tensor_fault(const model::ModelConfig& m, int64_t t) {
   const auto divides = [t](int64_t value) { return value % t == 0; };
@@ -278,7 +273,7 @@ std::string text_of(PlanAxis axis, int value) {
     case PlanAxis::Schedule:
       return parallel::name_of(static_cast<ScheduleKind>(value));
     case PlanAxis::Recompute:
-      return name_of_recompute(static_cast<RecomputeGranularity>(value));
+      return name_of(static_cast<RecomputeGranularity>(value));
     case PlanAxis::SequenceParallel:
       return value != 0 ? "on" : "off";
     case PlanAxis::Order:
@@ -296,7 +291,7 @@ std::string text_of(const Layout& layout) {
   text += fmt::format(" b{} {}", layout.micro_batch,
                       layout.recompute == RecomputeGranularity::None
                           ? "no-recompute"
-                          : std::string(name_of_recompute(layout.recompute)) + "-recompute");
+                          : std::string(name_of(layout.recompute)) + "-recompute");
   if (layout.sequence_parallel) text += " sp";
   if (layout.pipeline > 1) text += fmt::format(" {}", parallel::name_of(layout.schedule));
   if (layout.chunks > 1) text += fmt::format(" v{}", layout.chunks);

@@ -9,6 +9,8 @@
 #include <functional>
 #include <set>
 
+#include "base/median.h"
+
 namespace triax::plan {
 namespace {
 

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/median.h"
 #include "plan/sweep/record.h"
 
 namespace triax::plan {

@@ -8,6 +8,7 @@
 #include "comm/process_grid.h"
 #include "io/options/validate.h"
 #include "io/plot/chart_svg.h"
+#include "io/xml_text.h"
 
 namespace triax::plan {
 namespace {

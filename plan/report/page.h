@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "io/plot/chart_svg.h"
+#include "io/xml_text.h"
 
 namespace triax::plan {
 

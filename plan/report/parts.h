@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "io/plot/chart_svg.h"
+#include "io/xml_text.h"
 #include "plan/report/run_data.h"
 
 namespace triax::plan {

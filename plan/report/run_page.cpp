@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 
+#include "base/median.h"
 #include "base/version.h"
 #include "plan/report/layout_drawing.h"
 #include "plan/report/page.h"

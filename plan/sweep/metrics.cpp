@@ -7,10 +7,10 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "base/median.h"
 #include "io/trace/chrome_trace.h"
 #include "io/trace/trace_summary.h"
 #include "plan/sweep/record.h"
-#include "plan/sweep/statistics.h"
 
 namespace triax::plan {
 namespace {

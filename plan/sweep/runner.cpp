@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/units.h"
 #include "base/version.h"
 #include "io/report/run_directory.h"
 #include "plan/sweep/environment.h"
@@ -144,8 +145,8 @@ class Runner {
     if (record.state == PointState::Infeasible && read_metrics(directory, point.request.mode, record.metrics) &&
         record.metrics.contains("memory_limit_bytes")) {
       record.reason =
-          fmt::format("the fullest stage needs {:.1f} GiB of {:.1f}", record.metrics["peak_memory_bytes"] / 0x1p30,
-                      record.metrics["memory_limit_bytes"] / 0x1p30);
+          fmt::format("the fullest stage needs {:.1f} GiB of {:.1f}", record.metrics["peak_memory_bytes"] / kGiB,
+                      record.metrics["memory_limit_bytes"] / kGiB);
     }
     write_record(directory, record);
   }

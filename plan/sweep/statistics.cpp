@@ -42,12 +42,4 @@ Estimate estimate(std::span<const double> values) {
   return result;
 }
 
-double median(std::span<const double> values) {
-  if (values.empty()) return 0;
-  std::vector<double> sorted(values.begin(), values.end());
-  std::sort(sorted.begin(), sorted.end());
-  const size_t middle = sorted.size() / 2;
-  return sorted.size() % 2 == 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
-}
-
 }  // namespace triax::plan

@@ -18,6 +18,4 @@ struct Estimate {
 };
 Estimate estimate(std::span<const double> values);
 
-double median(std::span<const double> values);
-
 }  // namespace triax::plan

@@ -231,8 +231,9 @@ TEST(RunDirectory, when_a_run_stops_and_evaluates_may_change) {
   EXPECT_THROW(open_run_directory(parsed.options, words({"--eval-iters", "0", "--seed", "2"})), ConfigError);
   EXPECT_THROW(open_run_directory(parsed.options, words({"--eval-iters", "--seed", "2"})), ConfigError);
   // A start removes both markers.
-  mark_paused(first, 10);
-  mark_completed(first, 10);
+  mark_ended(first, EndReason::ExitInterval, 10);
+  EXPECT_TRUE(fs::exists(path + "/paused") && !fs::exists(path + "/completed"));
+  mark_ended(first, EndReason::Finished, 10);
   set_records_aside(first);
   EXPECT_FALSE(fs::exists(path + "/paused") || fs::exists(path + "/completed"));
 }

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/median.h"
 #include "plan/sweep/grid.h"
 #include "plan/sweep/point.h"
 #include "plan/sweep/process.h"
