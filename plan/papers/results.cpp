@@ -8,7 +8,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "plan/sweep/statistics.h"
+#include "base/median.h"
 
 namespace triax::plan {
 namespace {
