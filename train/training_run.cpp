@@ -311,8 +311,6 @@ ExitCode TrainingRun::finish(io::EndReason reason, ExitCode code) {
 void TrainingRun::complete(io::EndReason reason, ExitCode code) {
   if (code != ExitCode::Done) return;
   ensure_stdout_written();
-  if (session_->rank() == 0) io::mark_completed(directory_, held_->trainer.progress().iteration);
-  if (request_.flight != nullptr) request_.flight->header().completed.store(1);
   if (session_->rank() == 0) io::mark_ended(directory_, reason, held_->trainer.progress().iteration);
   if (request_.flight != nullptr) request_.flight->header().completed.store(1);
 }
