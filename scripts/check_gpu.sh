@@ -102,7 +102,7 @@ train() {
   awk -v name="$name" -v tokens="$(median tokens_per_s "$metrics")" -v tflops="$(median model_tflops "$metrics")" \
     -v peak="${peak:-0}" -v memory="$(last peak_memory_bytes "$metrics")" -v loss="$(last lm_loss "$metrics")" 'BEGIN {
       printf "| %s | %.0f | %.3g | %s of %.3g | %.1f | %.4f |\n", name, tokens, tflops,
-        peak > 0 ? sprintf("%.1f %%", 100 * tflops / peak) : "?", peak, memory / 2^30, loss }'
+        (peak > 0 ? sprintf("%.1f %%", 100 * tflops / peak) : "?"), peak, memory / 2^30, loss }'
 }
 
 train_models() {
