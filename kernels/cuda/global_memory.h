@@ -31,15 +31,20 @@ __device__ __forceinline__ void global_write(T* p, std::type_identity_t<T> value
   *p = value;
 }
 
-__device__ __forceinline__ void global_atomic_add(int* p, int value, [[maybe_unused]] Site site = Site::current()) {
-  TRIAX_NOTE_LOAD(p, sizeof(int), site);
-  TRIAX_NOTE_STORE(p, sizeof(int), site);
+// Templates, since the C++ compiler also reads this header and knows no atomicAdd.
+template <class T>
+__device__ __forceinline__ void global_atomic_add(T* p, std::type_identity_t<T> value,
+                                                  [[maybe_unused]] Site site = Site::current()) {
+  TRIAX_NOTE_LOAD(p, sizeof(T), site);
+  TRIAX_NOTE_STORE(p, sizeof(T), site);
   atomicAdd(p, value);
 }
 
-__device__ __forceinline__ void global_atomic_max(int* p, int value, [[maybe_unused]] Site site = Site::current()) {
-  TRIAX_NOTE_LOAD(p, sizeof(int), site);
-  TRIAX_NOTE_STORE(p, sizeof(int), site);
+template <class T>
+__device__ __forceinline__ void global_atomic_max(T* p, std::type_identity_t<T> value,
+                                                  [[maybe_unused]] Site site = Site::current()) {
+  TRIAX_NOTE_LOAD(p, sizeof(T), site);
+  TRIAX_NOTE_STORE(p, sizeof(T), site);
   atomicMax(p, value);
 }
 
