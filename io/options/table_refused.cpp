@@ -68,7 +68,8 @@ std::vector<Row> parallel_rows() {
       {"cp-comm-type", List, Parallel, kCp},
       {"hierarchical-context-parallel-sizes", List, Parallel, kCp},
       {"tp-comm-overlap", Switch, Parallel, kOverlap},
-      {"delay-wgrad-compute", Switch, Parallel, "split backward schedules are not in this version; leave it out"},
+      {"delay-wgrad-compute", Switch, Parallel,
+       "zb-h1, zb-h2 and zb-v of --pipeline-schedule delay weight gradients; leave it out"},
       {"overlap-p2p-communication-warmup-flush", Switch, Parallel,
        "the program fixes the order of messages; leave it out"},
       {"account-for-embedding-in-pipeline-split", Switch, Parallel,
@@ -77,9 +78,9 @@ std::vector<Row> parallel_rows() {
        "name the layers of each stage with --pipeline-model-parallel-layout or --decoder-last-pipeline-num-layers"},
       {"pipeline-model-parallel-split-rank", Value, Parallel, "encoder-decoder models are not in this version"},
       {"distribute-saved-activations", Switch, Parallel, "use --sequence-parallel, which cuts saved activations too"},
-      {"enable-cuda-graph", Switch, Run, "this build has no CUDA module; leave it out"},
-      {"external-cuda-graph", Switch, Run, "this build has no CUDA module; leave it out"},
-      {"cuda-graph-impl", Value, Run, "this build has no CUDA module; leave it out", {"none"}},
+      {"enable-cuda-graph", Switch, Run, "CUDA graphs are not in this version; leave it out"},
+      {"external-cuda-graph", Switch, Run, "CUDA graphs are not in this version; leave it out"},
+      {"cuda-graph-impl", Value, Run, "CUDA graphs are not in this version; leave it out", {"none"}},
   };
 }
 
