@@ -31,8 +31,6 @@ constexpr std::array kForwarded{SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUS
 constexpr double kTick_s = 0.5;  // between two looks at the deadline
 /// Ranks that end at the same moment get their ends recorded before one of them reports.
 constexpr std::chrono::milliseconds kSettle(150);
-/// A launcher that is told to abort drops what it has not yet read of the ranks' last words.
-constexpr std::chrono::milliseconds kSpoken(200);
 /// Another process reports: it may have many files to read.
 constexpr std::chrono::milliseconds kOthersReport(2000);
 /// A rank blocked in MPI is told of later than the one that is stopped, for which it waits.
@@ -159,7 +157,7 @@ class Supervisor {
     const std::string where = h.unguarded_since_ns.load() != 0 ? fmt::format(" in {}", h.unguarded.data()) : "";
     say_last_words(fmt::format("{} {}{}{}\n{}", who(), reason, where,
                                file_ == nullptr ? ", before there was a run directory" : "", text));
-    std::this_thread::sleep_for(reports ? kSpoken : kOthersReport);
+    if (!reports) std::this_thread::sleep_for(kOthersReport);
     abort_all_ranks(static_cast<int>(ExitCode::RunTime));
     if (child_ != 0) ::kill(child_, SIGKILL);
     return static_cast<int>(ExitCode::RunTime);

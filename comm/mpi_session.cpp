@@ -6,13 +6,12 @@
 #include <unistd.h>
 
 #include <array>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <thread>
 
 #include "base/error.h"
+#include "base/last_words.h"
 #include "base/watched_call.h"
 #include "comm/mpi_check.h"
 #include "comm/wait.h"
@@ -82,8 +81,7 @@ MpiSession::~MpiSession() {
 void MpiSession::abort(int exit_code) {
   spdlog::default_logger()->flush();
   std::fflush(nullptr);
-  // Hydra kills the job at once and drops what it has not yet read of the ranks' last words (about one time in thirty).
-  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  await_reader();
   MPI_Abort(MPI_COMM_WORLD, exit_code);
   std::_Exit(exit_code);
 }
