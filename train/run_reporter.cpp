@@ -109,7 +109,7 @@ void RunReporter::finish(io::EndReason reason, const std::vector<CommunicationRo
                            failed ? CommunicationScope::FailedRank : CommunicationScope::AllRanks));
   nlohmann::ordered_json summary = nlohmann::ordered_json::parse(summary_.json(reason));
   summary["communication"] = nlohmann::ordered_json::parse(communication_json(communication, steps_));
-  io::write_text_file(directory_.file("summary.json"), summary.dump(2) + "\n");
+  io::write_summary(directory_, summary.dump(2) + "\n", steps_);
 }
 
 }  // namespace triax::train

@@ -25,6 +25,11 @@ Json read_json(const std::string& path) {
   return Json::parse(file, nullptr, false);
 }
 
+bool tells_of_a_finished_run(const std::string& summary_path) {
+  const Json summary = read_json(summary_path);
+  return summary.is_object() && summary.value("ended", "") == "finished";
+}
+
 bool holds_a_run(const std::string& path) { return fs::exists(path + "/run.json"); }
 
 /// Options, of one value each, that change when a run stops, saves, evaluates and speaks, and nothing that it computes.
@@ -60,8 +65,8 @@ bool is_restart(const std::string& path, const RunOptions& options, const RunFac
   const Json words = run.value("command_line", Json());
   if (!words.is_array() || !std::ranges::all_of(words, [](const Json& word) { return word.is_string(); })) return false;
   if (what_it_computes(words.get<std::vector<std::string>>()) != what_it_computes(facts.command_line)) return false;
-  const Json summary = read_json(path + "/summary.json");
-  return !(summary.is_object() && summary.value("ended", "") == "finished");
+  // Without its marker a finished run was killed while it wrote its last files.
+  return !(tells_of_a_finished_run(path + "/summary.json") && fs::exists(path + "/" + kCompletionMarker));
 }
 
 void create(const std::string& path) {
@@ -119,6 +124,11 @@ void write_text_file(const std::string& path, const std::string& text) {
   std::error_code error;
   if (file) fs::rename(temporary, path, error);
   if (!file || error) throw RunTimeError(fmt::format("{}: cannot be written", path));
+}
+
+void write_summary(const RunDirectory& directory, const std::string& json, int64_t steps) {
+  const std::string path = directory.file("summary.json");
+  if (steps > 0 || !tells_of_a_finished_run(path)) write_text_file(path, json);
 }
 
 void mark_ended(const RunDirectory& directory, EndReason reason, int64_t iteration) {

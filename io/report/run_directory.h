@@ -34,7 +34,8 @@ struct RunDirectory {
 
 /// Called by one rank. Default name runs/<model>-<layout>-<date>, or -<SLURM_JOB_ID> under Slurm. A directory that
 /// holds a run goes on only with a restart of it: same Slurm job (outside Slurm: --load equal to --save), same command
-/// line but for when it stops, evaluates, saves and speaks, not finished. Another run's is refused (ConfigError,
+/// line but for when it stops, evaluates, saves and speaks, not finished (or finished, and killed before its marker).
+/// Another run's is refused (ConfigError,
 /// --run-dir) or avoided by a suffix -2, -3 (default name).
 RunDirectory open_run_directory(const RunOptions& options, const RunFacts& facts);
 /// "tp2-pp2-dp2", with "-v2" for two model chunks per rank.
@@ -53,7 +54,10 @@ void mark_ended(const RunDirectory& directory, EndReason reason, int64_t iterati
 /// Before a run starts in `directory`: removes earlier markers and moves the flight recorder's files of
 /// an earlier attempt from flight/ to flight-1/, flight-2/, ...
 void set_records_aside(const RunDirectory& directory);
-/// Writes summary.json at the end of a run.
+/// Writes summary.json at the end of a run of `steps` iterations. A start that found nothing left to do keeps that of
+/// the one which finished the run.
+void write_summary(const RunDirectory& directory, const std::string& json, int64_t steps);
+/// A file whole or not at all. Throws RunTimeError.
 void write_text_file(const std::string& path, const std::string& text);
 /// Environment variables that shape a run (OMP_*, UCX_*, some of SLURM_*, ...), never one whose name tells of a secret.
 std::map<std::string, std::string> allowed_environment();

@@ -191,7 +191,13 @@ TEST(RunDirectory, a_restart_of_the_same_job_goes_on) {
   EXPECT_TRUE(fs::exists(path + "/run-1.json"));
   EXPECT_THROW(open_run_directory(parsed.options, facts("78")), ConfigError);
   EXPECT_THROW(open_run_directory(parsed.options, facts("77", {"triax", "train", "--lr", "2"})), ConfigError);
-  write_text_file(again.file("summary.json"), "{\"ended\": \"finished\"}");
+  // Killed between its summary and its marker: the next start has nothing to do, keeps the summary and sets the marker.
+  write_summary(again, R"({"ended": "finished", "iterations": 4})", 4);
+  EXPECT_TRUE(open_run_directory(parsed.options, facts("77")).continued);
+  write_summary(again, R"({"ended": "finished", "iterations": 0})", 0);
+  mark_ended(again, EndReason::Finished, 4);
+  std::ifstream summary(again.file("summary.json"));
+  EXPECT_EQ(nlohmann::json::parse(summary)["iterations"], 4);
   EXPECT_THROW(open_run_directory(parsed.options, facts("77")), ConfigError);
 }
 
