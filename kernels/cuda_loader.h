@@ -2,6 +2,7 @@
 // start: the module is loaded when a device is asked for.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -15,6 +16,7 @@ enum class CudaModule { Cuda, Emulated };
 struct CudaDeviceOptions {
   int ordinal = 0;      ///< among the GPUs that this process sees
   int local_rank = -1;  ///< if not negative, in place of the ordinal: this rank's number on its host
+  std::function<void(const std::string&)> log{};  ///< is told which way of its own the device had to take; may be empty
 };
 
 /// Loads the module from ../lib/triax beside the running program, once. ConfigError when this build has no such module;

@@ -146,6 +146,22 @@ class Device {
 
   // ---- Matrices -----------------------------------------------------------------------------------------------
   virtual void gemm(const Gemm& g) = 0;
+  /// A product and what follows it, which a device may do in one pass: then on the sum before it is rounded to c's
+  /// type. g.c = the product with its bias, y = gelu(g.c); [m, n] of one type, kept apart.
+  virtual void gemm_gelu(const Gemm& g, Tensor y) {
+    gemm(g);
+    gelu_forward(g.c, y);
+  }
+  /// g.c = product * gelu'(x); x [m, n] of c's type.
+  virtual void gemm_gelu_backward(const Gemm& g, Tensor x) {
+    gemm(g);
+    gelu_backward(g.c, x, g.c);
+  }
+  /// gemm, a weight gradient of a = dy [T, m], transposed; and dbias[m] += sum over rows of dy.
+  virtual void gemm_bias_backward(const Gemm& g, Tensor dbias) {
+    gemm(g);
+    bias_backward(g.a, dbias);
+  }
   /// Why this device has no products of fp8 operands; empty: it has.
   virtual std::string fp8_refusal() const { return "the " + name() + " device has no fp8 products"; }
   /// dbias[n] += sum over rows of dy[T, n]. dbias is fp32 or fp64.
@@ -172,6 +188,7 @@ class Device {
   // ---- Activations --------------------------------------------------------------------------------------------
   /// y = gelu(x), tanh form: 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
   virtual void gelu_forward(Tensor x, Tensor y) = 0;
+  /// dx may be dy.
   virtual void gelu_backward(Tensor dy, Tensor x, Tensor dx) = 0;
   /// y[T, f] = silu(x[:, 0:f]) * x[:, f:2f].
   virtual void swiglu_forward(Tensor x, Tensor y) = 0;

@@ -14,6 +14,7 @@ enum class AttentionKernels { Best, Common };
 struct SpecialCalls {
   int64_t hopper_attention = 0;  ///< forward or backward, by wgmma
   int64_t fp8_products = 0;
+  int64_t gemm_epilogues = 0;  ///< GELU, its gradient or the gradient of a bias in cuBLASLt's product
 };
 
 class DiscreteDevice : public Device {

@@ -66,17 +66,16 @@ Tensor Mlp::contraction_dbias() const { return model_->add_bias_linear ? store_-
 Buffer Mlp::forward(State& state, Buffer input) const {
   const int64_t T = c_->tokens();
   state.input = std::move(input);
-  state.expanded =
-      expand_.forward(expand_weights(), state.input.view(c_->dtype, {c_->local_tokens(), model_->hidden_size}));
-  const Tensor u = state.expanded.view(c_->dtype, {T, expanded_width()});
-  state.activated = c_->activation(T, width());
-  const Tensor g = state.activated.view(c_->dtype, {T, width()});
+  const Tensor x = state.input.view(c_->dtype, {c_->local_tokens(), model_->hidden_size});
   if (model_->activation == ActivationType::SwiGlu) {
-    c_->device->swiglu_forward(u, g);
+    state.expanded = expand_.forward(expand_weights(), x);
+    state.activated = c_->activation(T, width());
+    c_->device->swiglu_forward(state.expanded.view(c_->dtype, {T, expanded_width()}),
+                               state.activated.view(c_->dtype, {T, width()}));
   } else {
-    c_->device->gelu_forward(u, g);
+    state.expanded = expand_.forward_gelu(expand_weights(), x, state.activated);
   }
-  return contract_.forward(contract_weights(), g);
+  return contract_.forward(contract_weights(), state.activated.view(c_->dtype, {T, width()}));
 }
 
 Buffer Mlp::backward_input(State& state, Buffer doutput, parallel::WeightGradient when) const {
@@ -86,16 +85,13 @@ Buffer Mlp::backward_input(State& state, Buffer doutput, parallel::WeightGradien
   state.doutput = gathered ? std::move(gathered) : std::move(doutput);
   const Tensor dy = state.doutput.view(c_->dtype, {T, model_->hidden_size});
   const Tensor u = state.expanded.view(c_->dtype, {T, expanded_width()});
-  {
+  if (model_->activation == ActivationType::SwiGlu) {
     const Buffer dactivated = contract_.backward_input(contract_weights(), dy);
-    const Tensor dg = dactivated.view(c_->dtype, {T, width()});
     state.dexpanded = c_->activation(T, expanded_width());
-    const Tensor du = state.dexpanded.view(c_->dtype, {T, expanded_width()});
-    if (model_->activation == ActivationType::SwiGlu) {
-      c_->device->swiglu_backward(dg, u, du);
-    } else {
-      c_->device->gelu_backward(dg, u, du);
-    }
+    c_->device->swiglu_backward(dactivated.view(c_->dtype, {T, width()}), u,
+                                state.dexpanded.view(c_->dtype, {T, expanded_width()}));
+  } else {
+    state.dexpanded = contract_.backward_input_gelu(contract_weights(), dy, u);
   }
   state.expanded.reset();
   Buffer dinput = expand_.backward_input(expand_weights(), state.dexpanded.view(c_->dtype, {T, expanded_width()}));

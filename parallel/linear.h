@@ -23,6 +23,8 @@ class ColumnParallelLinear {
   /// x [T', in] -> y [T, out/t]. Under sequence parallelism x is all-gathered over tp: T * in elements, (t-1)/t of them
   /// received; otherwise no communication.
   Buffer forward(const LinearWeights& w, Tensor x) const;
+  /// The same with gelu(y) -> activated [T, out/t].
+  Buffer forward_gelu(const LinearWeights& w, Tensor x, Buffer& activated) const;
   /// dy [T, out/t] -> dx [T', in]. Sums over tp: all-reduce of T * in elements, or reduce-scatter under sequence
   /// parallelism.
   Buffer backward_input(const LinearWeights& w, Tensor dy) const;
@@ -47,6 +49,8 @@ class RowParallelLinear {
   Buffer gather_output_gradient(Tensor dy) const;
   /// dy [T, out] -> dx [T, in/t]. No communication.
   Buffer backward_input(const LinearWeights& w, Tensor dy) const;
+  /// The same times gelu'(before), where x = gelu(before) [T, in/t].
+  Buffer backward_input_gelu(const LinearWeights& w, Tensor dy, Tensor before) const;
   /// dA_i += dy^T x_i. No communication.
   void backward_weight(const LinearWeights& w, Tensor x, Tensor dy) const;
 

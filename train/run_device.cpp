@@ -1,6 +1,7 @@
 #include "train/run_device.h"
 
 #include <sched.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -25,6 +26,9 @@ RunDevice::RunDevice(const comm::MpiSession& session, const std::string& name, i
   const auto module = name == "cuda" ? kernels::CudaModule::Cuda : kernels::CudaModule::Emulated;
   kernels::CudaDeviceOptions options;
   options.local_rank = session.local_rank();
+  options.log = [first = session.rank() == 0](const std::string& text) {
+    spdlog::log(first ? spdlog::level::info : spdlog::level::debug, "--device cuda: {}", text);
+  };
   discrete_ = kernels::make_cuda_device(options, module);
   if (session.size() > 1) groups_ = comm::make_device_groups(*discrete_, module);
 }

@@ -97,7 +97,7 @@ CudaDevice::CudaDevice(const CudaDeviceOptions& options) : workspace_(memory_), 
   TRIAX_CUDA(cudaEventCreateWithFlags(origin_.out(), cudaEventDefault));
   TRIAX_CUDA(cudaEventRecord(origin_.get(), stream()));
   origin_s_ = now_s();
-  plans_ = std::make_unique<GemmPlans>(workspace_);
+  plans_ = std::make_unique<GemmPlans>(workspace_, options.log);
   compression_ = std::make_unique<CudaCompression>(stream(), workspace_);
   hopper_kernels_ = capability_ / 10 == 9 && hopper_kernels_answer(stream());
   if (hopper_kernels_) description_ += "; attention by wgmma";

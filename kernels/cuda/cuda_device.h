@@ -53,6 +53,9 @@ class CudaDevice final : public DiscreteDevice {
   cudaStream_t stream() const { return stream_.get(); }
 
   void gemm(const Gemm& g) override;
+  void gemm_gelu(const Gemm& g, Tensor y) override;
+  void gemm_gelu_backward(const Gemm& g, Tensor x) override;
+  void gemm_bias_backward(const Gemm& g, Tensor dbias) override;
   std::string fp8_refusal() const override;
   void bias_backward(Tensor dy, Tensor dbias) override;
 
@@ -116,6 +119,8 @@ class CudaDevice final : public DiscreteDevice {
   void gemm_plain(const Gemm& g);
   /// The same with operands rounded to fp8, by cuBLASLt.
   void gemm_fp8(const Gemm& g);
+  /// c (+)= op(a) op(b) + bias by cuBLASLt; false, with nothing done, where it has no algorithm.
+  bool multiply(const Gemm& g);
   /// x, or its transpose, as fp8 into y, contiguous.
   void cast_fp8(Tensor x, const Fp8Operand& how, Transpose transpose, Tensor y);
   /// c[r, :] += bias.

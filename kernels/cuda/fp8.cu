@@ -8,7 +8,6 @@
 #include "kernels/cuda/block.h"
 #include "kernels/cuda/cuda_device.h"
 #include "kernels/cuda/elements.h"
-#include "kernels/cuda/gemm_plans.h"
 #include "kernels/cuda/types.h"
 
 namespace triax::kernels {
@@ -30,9 +29,9 @@ __device__ __forceinline__ void note_largest(float max, BlockScratch<float>& scr
   if (threadIdx.x == 0) atomicMax(reinterpret_cast<int*>(amax), __float_as_int(max));
 }
 
-template <class T>
-__global__ void __launch_bounds__(kBlock) fp8_amax(Rows<const T> x, int64_t rows, int64_t cols, float* amax) {
-  __shared__ BlockScratch<float> scratch;
+/// each(i, v) for every run i of eight elements v that falls to this thread; the largest |x| of them.
+template <class T, class Each>
+__device__ __forceinline__ float over_runs(Rows<const T> x, int64_t rows, int64_t cols, Each&& each) {
   float max = 0;
   const int64_t runs = cols / kRun;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * kBlock + threadIdx.x; i < rows * runs;
@@ -40,8 +39,15 @@ __global__ void __launch_bounds__(kBlock) fp8_amax(Rows<const T> x, int64_t rows
     float v[kRun];
     load(x.at(i / runs, i % runs * kRun), v);
     max = largest(v, max);
+    each(i, v);
   }
-  note_largest(max, scratch, amax);
+  return max;
+}
+
+template <class T>
+__global__ void __launch_bounds__(kBlock) fp8_amax(Rows<const T> x, int64_t rows, int64_t cols, float* amax) {
+  __shared__ BlockScratch<float> scratch;
+  note_largest(over_runs(x, rows, cols, [](int64_t, const float(&)[kRun]) {}), scratch, amax);
 }
 
 /// scale = {f, 1 / f} with f = target / amax, 1 where that is no number.
@@ -58,18 +64,12 @@ __global__ void __launch_bounds__(kBlock)
     fp8_cast(Rows<const T> x, int64_t rows, int64_t cols, const float* scale, float* amax, uint8_t* y) {
   __shared__ BlockScratch<float> scratch;
   const float factor = scale[0];
-  float max = 0;
-  const int64_t runs = cols / kRun;
-  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kBlock + threadIdx.x; i < rows * runs;
-       i += static_cast<int64_t>(gridDim.x) * kBlock) {
-    float v[kRun];
-    load(x.at(i / runs, i % runs * kRun), v);
-    max = largest(v, max);
+  const float max = over_runs(x, rows, cols, [factor, y](int64_t i, const float(&v)[kRun]) {
     alignas(8) uint8_t out[kRun];
     TRIAX_UNROLL
     for (int j = 0; j < kRun; ++j) out[j] = fp8_bits<Type>(v[j] * factor);
     *reinterpret_cast<uint2*>(y + i * kRun) = *reinterpret_cast<const uint2*>(out);
-  }
+  });
   note_largest(max, scratch, amax);
 }
 
@@ -167,7 +167,7 @@ void CudaDevice::gemm_fp8(const Gemm& g) {
   cast_fp8(g.b, g.fp8_b, g.transpose_b == Transpose::Yes ? Transpose::No : Transpose::Yes, product.b);
   product.transpose_a = Transpose::No;
   product.transpose_b = Transpose::Yes;
-  if (!plans_->run(product, stream())) {
+  if (!multiply(product)) {
     throw RunTimeError("--fp8-format: cuBLASLt has no algorithm for an fp8 product of " + std::to_string(m) + " x " +
                        std::to_string(n) + " x " + std::to_string(k) + "; use --bf16 alone");
   }

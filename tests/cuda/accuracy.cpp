@@ -74,6 +74,18 @@ Outputs weight_gradient(Call& c) {
   return {{"dw", dw}, {"dbias", dbias}};
 }
 
+Outputs products_and_more(Call& c) {
+  const int64_t rows = c.any(1, 60), m = c.any(1, 9) * 8 + c.any(0, 1) * c.any(1, 7), k = c.any(1, 8) * 8;
+  const Matrix x = c.random(rows, k), w = c.random(m, k, 0.3), bias = c.random(1, m), dy = c.random(rows, k);
+  Matrix u = c.zeros(rows, m), y = c.zeros(rows, m), du = c.zeros(rows, m);
+  Matrix dw = c.random_wide(m, k), dbias = c.random_wide(1, m);
+  c.d.gemm_gelu({x.t, w.t, u.t, Transpose::No, Transpose::Yes, Accumulate::No, bias.vec()}, y.t);
+  const Matrix before = c.random(rows, m), dz = c.random(rows, m);
+  c.d.gemm_gelu_backward({dy.t, w.t, du.t, Transpose::No, Transpose::Yes}, before.t);
+  c.d.gemm_bias_backward({dz.t, x.t, dw.t, Transpose::Yes, Transpose::No, Accumulate::Yes}, dbias.vec());
+  return {{"u", u}, {"gelu(u)", y}, {"du", du}, {"dw", dw}, {"dbias", dbias}};
+}
+
 Outputs layer_norm(Call& c) {
   const int64_t rows = c.any(1, 300), cols = c.any(1, 20) * 8 + c.any(0, 1) * c.any(1, 7), gap = c.any(0, 1) * 8;
   const Matrix x = c.random(rows, cols, 2, gap), dy = c.random(rows, cols, 1, gap);
@@ -237,6 +249,7 @@ void check(const char* name, Operation operation) {
 
 TEST(CudaAccuracy, Gemm) { check("gemm", gemm); }
 TEST(CudaAccuracy, WeightGradient) { check("weight gradient", weight_gradient); }
+TEST(CudaAccuracy, ProductsAndWhatFollowsThem) { check("product", products_and_more); }
 TEST(CudaAccuracy, LayerNorm) { check("layer norm", layer_norm); }
 TEST(CudaAccuracy, RmsNorm) { check("rms norm", rms_norm); }
 TEST(CudaAccuracy, Rotary) { check("rotary", rotary); }

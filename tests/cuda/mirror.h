@@ -43,13 +43,16 @@ class MirroredDevice final : public Device {
   DiscreteDevice& device() { return device_; }
 
   void gemm(const Gemm& g) override {
-    run([&](auto& on) {
-      Gemm there = g;
-      there.a = on(g.a), there.b = on(g.b), there.c = on(g.c), there.bias = on(g.bias);
-      there.fp8_a.scale = on(g.fp8_a.scale), there.fp8_a.amax = on(g.fp8_a.amax);
-      there.fp8_b.scale = on(g.fp8_b.scale), there.fp8_b.amax = on(g.fp8_b.amax);
-      device_.gemm(there);
-    });
+    run([&](auto& on) { device_.gemm(there(on, g)); });
+  }
+  void gemm_gelu(const Gemm& g, Tensor y) override {
+    run([&](auto& on) { device_.gemm_gelu(there(on, g), on(y)); });
+  }
+  void gemm_gelu_backward(const Gemm& g, Tensor x) override {
+    run([&](auto& on) { device_.gemm_gelu_backward(there(on, g), on(x)); });
+  }
+  void gemm_bias_backward(const Gemm& g, Tensor dbias) override {
+    run([&](auto& on) { device_.gemm_bias_backward(there(on, g), on(dbias)); });
   }
   void bias_backward(Tensor dy, Tensor dbias) override {
     run([&](auto& on) { device_.bias_backward(on(dy), on(dbias)); });
@@ -187,6 +190,13 @@ class MirroredDevice final : public Device {
     MirroredCall call(device_, arena_);
     operation(call);
     call.finish();
+  }
+  static Gemm there(MirroredCall& on, const Gemm& g) {
+    Gemm moved = g;
+    moved.a = on(g.a), moved.b = on(g.b), moved.c = on(g.c), moved.bias = on(g.bias);
+    moved.fp8_a.scale = on(g.fp8_a.scale), moved.fp8_a.amax = on(g.fp8_a.amax);
+    moved.fp8_b.scale = on(g.fp8_b.scale), moved.fp8_b.amax = on(g.fp8_b.amax);
+    return moved;
   }
   static Attention there(MirroredCall& on, const Attention& args) {
     Attention moved = args;

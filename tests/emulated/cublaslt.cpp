@@ -1,10 +1,15 @@
-// cuBLASLt's stand-in: D = alpha op(A) op(B) + beta C + bias on matrices stored by columns, sums in fp32 in the order
-// of k. Like the library it has no algorithm for 16-bit matrices whose columns do not start at multiples of 4 bytes,
-// and fp8 only from compute capability 8.9 on, with A transposed, B not, multiples of 16 and not E5M2 on both sides.
+// cuBLASLt's stand-in: D = alpha op(A) op(B) + beta C on matrices stored by columns, sums in fp32 in the order of k,
+// with the epilogues bias, GELU with its input beside it, GELU's gradient and the gradient of a bias from B. Like the
+// library it has no algorithm for 16-bit matrices whose columns do not start at multiples of 4 bytes; fp8 only from
+// compute capability 8.9 on, with A transposed, B not, multiples of 16, not E5M2 on both sides, and no epilogue but a
+// bias; vectors only of D's type; the matrix beside GELU only of A's type, with columns at multiples of 8 elements.
+// TRIAX_EMULATED_EPILOGUES=0: it has an algorithm for no epilogue but a bias, as libraries differ in what they have.
 #include <cublasLt.h>
 #include <simt.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -17,6 +22,8 @@ struct EmulatedMatmul {
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   const void* bias = nullptr;
   int32_t bias_type = -1;
+  const void* aux = nullptr;
+  int64_t aux_leading = 0;
   const float* scale_a = nullptr;
   const float* scale_b = nullptr;
 };
@@ -83,6 +90,38 @@ void unpack_lines(const Operand& x, bool by_columns, int64_t lines, int64_t leng
   }
 }
 
+constexpr float kRootTwoOverPi = 0.7978845608028654f, kCubic = 0.044715f;
+
+float gelu(float x) { return 0.5f * x * (1 + std::tanh(kRootTwoOverPi * (x + kCubic * x * x * x))); }
+float gelu_slope(float x) {
+  const float t = std::tanh(kRootTwoOverPi * (x + kCubic * x * x * x));
+  return 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * kRootTwoOverPi * (1 + 3 * kCubic * x * x);
+}
+
+/// What becomes of a sum at row i, column j of D.
+float finish(const EmulatedMatmul& matmul, int type, int64_t i, int64_t j, float sum) {
+  if ((matmul.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0) sum += read(matmul.bias, matmul.bias_type, i);
+  const int64_t beside = i + j * matmul.aux_leading;
+  if (matmul.epilogue == CUBLASLT_EPILOGUE_DGELU) return sum * gelu_slope(read(matmul.aux, type, beside));
+  if ((matmul.epilogue & CUBLASLT_EPILOGUE_GELU_AUX) != CUBLASLT_EPILOGUE_GELU_AUX) return sum;
+  write(const_cast<void*>(matmul.aux), type, beside, sum);
+  return gelu(sum);
+}
+
+/// Sums over k of the rows of op(B), `right` [n][k], in pieces as a kernel's tiles are.
+void write_bias_gradient(const EmulatedMatmul& matmul, const std::vector<float>& right, int64_t n, int64_t k) {
+  constexpr int64_t kPiece = 32;
+  for (int64_t j = 0; j < n; ++j) {
+    float sum = 0;
+    for (int64_t begin = 0; begin < k; begin += kPiece) {
+      float piece = 0;
+      for (int64_t l = begin; l < std::min(begin + kPiece, k); ++l) piece += right[static_cast<size_t>(j * k + l)];
+      sum += piece;
+    }
+    write(const_cast<void*>(matmul.bias), matmul.bias_type, j, sum);
+  }
+}
+
 void multiply(const Product& p) {
   static std::vector<float> left, right, sums;  // one product at a time
   const bool plain_a = p.matmul.op_a == CUBLAS_OP_N, plain_b = p.matmul.op_b == CUBLAS_OP_N;
@@ -104,14 +143,28 @@ void multiply(const Product& p) {
     for (int64_t i = 0; i < m; ++i) {
       float sum = sums[static_cast<size_t>(i)] * scale;
       if (p.keep != 0) sum += p.keep * read(p.c.data, p.c.layout.type, i + j * p.c.layout.leading);
-      if (p.matmul.epilogue == CUBLASLT_EPILOGUE_BIAS) sum += read(p.matmul.bias, p.matmul.bias_type, i);
-      write(const_cast<void*>(p.d.data), p.d.layout.type, i + j * p.d.layout.leading, sum);
+      write(const_cast<void*>(p.d.data), p.d.layout.type, i + j * p.d.layout.leading,
+            finish(p.matmul, p.d.layout.type, i, j, sum));
     }
   }
+  if (p.matmul.epilogue == CUBLASLT_EPILOGUE_BGRADB) write_bias_gradient(p.matmul, right, n, k);
 }
 
 bool odd_columns(const EmulatedLayout& layout, uint32_t alignment) {
   return layout.type != CUDA_R_32F && !is_fp8(layout.type) && (layout.leading % 2 != 0 || alignment < 4);
+}
+
+bool aligned(const void* p) { return p != nullptr && reinterpret_cast<uintptr_t>(p) % 16 == 0; }
+
+bool has_epilogue(const EmulatedMatmul& matmul, int in, const EmulatedLayout& d) {
+  if (matmul.epilogue == CUBLASLT_EPILOGUE_DEFAULT) return true;
+  const bool vector = aligned(matmul.bias) && matmul.bias_type == d.type;
+  if (matmul.epilogue == CUBLASLT_EPILOGUE_BIAS) return vector;
+  const char* const switched = std::getenv("TRIAX_EMULATED_EPILOGUES");
+  if (is_fp8(in) || (switched != nullptr && std::strcmp(switched, "0") == 0)) return false;
+  if (matmul.epilogue == CUBLASLT_EPILOGUE_BGRADB) return vector && matmul.op_b == CUBLAS_OP_T;
+  return ((matmul.epilogue & CUBLASLT_EPILOGUE_BIAS) == 0 || vector) && d.type == in && aligned(matmul.aux) &&
+         matmul.aux_leading % 8 == 0 && matmul.aux_leading >= static_cast<int64_t>(d.rows);
 }
 
 }  // namespace
@@ -142,6 +195,10 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc, cublasL
       return take(desc->epilogue);
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
       return take(desc->bias);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
+      return take(desc->aux);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
+      return take(desc->aux_leading);
     case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
       return take(desc->bias_type);
     case CUBLASLT_MATMUL_DESC_A_SCALE_POINTER:
@@ -193,7 +250,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
                           desc->scale_b == nullptr || preference->alignment[0] < 16 || preference->alignment[1] < 16)) {
     return CUBLAS_STATUS_NOT_SUPPORTED;
   }
-  if (desc->epilogue == CUBLASLT_EPILOGUE_BIAS && desc->bias_type != d->type) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (!has_epilogue(*desc, a->type, *d)) return CUBLAS_STATUS_NOT_SUPPORTED;
   const uint32_t* const alignment = preference->alignment;
   if (odd_columns(*a, alignment[0]) || odd_columns(*b, alignment[1]) || odd_columns(*d, alignment[3])) {
     return CUBLAS_STATUS_NOT_SUPPORTED;
