@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <functional>
 #include <new>
 #include <utility>
 
@@ -88,11 +89,18 @@ Buffer Arena::allocate(size_t size_bytes, MemoryCategory category) {
     // A freed buffer must find room in the list without allocating.
     list.reserve(list.capacity() + 1);
   } else {
+    if (reuse_ == Reuse::Lowest) std::pop_heap(list.begin(), list.end(), std::greater<>());
     data = list.back();
     list.pop_back();
   }
   ledger_.add(category, static_cast<int64_t>(size));
   return Buffer(this, data, size, category);
+}
+
+void Arena::reuse(Reuse order) {
+  reuse_ = order;
+  if (order == Reuse::Latest) return;
+  for (auto& [size, list] : free_) std::make_heap(list.begin(), list.end(), std::greater<>());
 }
 
 Buffer Arena::allocate(DType dtype, int64_t elements, MemoryCategory category) {
@@ -101,7 +109,9 @@ Buffer Arena::allocate(DType dtype, int64_t elements, MemoryCategory category) {
 
 void Arena::give_back(Buffer& buffer) noexcept {
   ledger_.add(buffer.category_, -static_cast<int64_t>(buffer.size_bytes_));
-  free_[buffer.size_bytes_].push_back(buffer.data_);
+  std::vector<void*>& list = free_[buffer.size_bytes_];
+  list.push_back(buffer.data_);
+  if (reuse_ == Reuse::Lowest) std::push_heap(list.begin(), list.end(), std::greater<>());
 }
 
 }  // namespace triax

@@ -12,7 +12,15 @@
 
 namespace triax {
 
-enum class MemoryCategory : uint8_t { Parameters, Gradients, Optimizer, Activations, Communication, Workspace, Staging };
+enum class MemoryCategory : uint8_t {
+  Parameters,
+  Gradients,
+  Optimizer,
+  Activations,
+  Communication,
+  Workspace,
+  Staging
+};
 inline constexpr size_t kMemoryCategories = 7;
 std::string_view name_of(MemoryCategory category);
 
@@ -69,6 +77,11 @@ class Buffer {
   MemoryCategory category_ = MemoryCategory::Workspace;
 };
 
+/// Which of several freed buffers of a size is handed out: the one freed last, which may still be in a cache, or the
+/// one of the lowest address. With the latter, addresses depend only on what is live: the same sequence of allocations
+/// from the same live buffers has the same addresses every time.
+enum class Reuse { Latest, Lowest };
+
 /// Hands out buffers and keeps freed ones in lists by exact (64-byte rounded) size, so that a steady step asks the
 /// provider for nothing. Not thread-safe: one arena belongs to one thread.
 class Arena {
@@ -84,6 +97,8 @@ class Arena {
   /// Uninitialised memory.
   Buffer allocate(size_t size_bytes, MemoryCategory category);
   Buffer allocate(DType dtype, int64_t elements, MemoryCategory category);
+  /// From now on; Latest until then.
+  void reuse(Reuse order);
   const MemoryLedger& ledger() const { return ledger_; }
   /// Calls made to the provider so far: constant over steady steps.
   int64_t provider_calls() const { return provider_calls_; }
@@ -93,7 +108,8 @@ class Arena {
   void give_back(Buffer& buffer) noexcept;
   MemoryProvider* provider_;
   MemoryLedger ledger_;
-  std::map<size_t, std::vector<void*>> free_;
+  Reuse reuse_ = Reuse::Latest;
+  std::map<size_t, std::vector<void*>> free_;  ///< of a size; a heap with the lowest address on top under Lowest
   int64_t provider_calls_ = 0;
 };
 

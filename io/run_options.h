@@ -106,7 +106,8 @@ enum class AsyncBusy { Wait, Skip };
 struct RunControl {
   Precision precision = Precision::Fp32;
   std::string device = "cpu";
-  int threads = 0;  ///< per rank; 0: OMP_NUM_THREADS, else cores / ranks of the host
+  bool enable_cuda_graph = false;  ///< passes are launched as CUDA graphs
+  int threads = 0;                 ///< per rank; 0: OMP_NUM_THREADS, else cores / ranks of the host
   uint64_t seed = 1234;
   std::string run_dir;       ///< empty: runs/<model>-<layout>-<date>
   std::string metrics_file;  ///< empty: <run_dir>/metrics.jsonl

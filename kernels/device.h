@@ -99,6 +99,7 @@ struct Sgd {
 };
 
 class Compression;
+class LaunchRecorder;
 
 class Device {
  public:
@@ -143,6 +144,11 @@ class Device {
   /// Asks a profiler that waits for it to record. False: none can, on this device.
   virtual bool start_capture() { return false; }
   virtual void stop_capture() {}
+
+  // ---- Recorded work -------------------------------------------------------------------------------------------
+  /// Launches many operations as one (kernels/launch_recorder.h); null: this device launches nothing. It must be asked
+  /// for before the operations that it is to record.
+  virtual LaunchRecorder* recorder() { return nullptr; }
 
   // ---- Matrices -----------------------------------------------------------------------------------------------
   virtual void gemm(const Gemm& g) = 0;

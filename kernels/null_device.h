@@ -4,6 +4,7 @@
 
 #include "kernels/compression.h"
 #include "kernels/device.h"
+#include "kernels/launch_recorder.h"
 
 namespace triax::kernels {
 
@@ -25,6 +26,20 @@ class NullCompression final : public Compression {
   void frozen_adam(const FrozenAdam&, const StepBlock*) override {}
 };
 
+/// Nothing is put off.
+class NullRecorder final : public LaunchRecorder {
+ public:
+  explicit NullRecorder(Device& device) : device_(&device) {}
+  Device& device() override { return *device_; }
+  void begin() override {}
+  void end() override {}
+  void discard() noexcept override {}
+  RecorderCounts counts() const override { return {}; }
+
+ private:
+  Device* device_;
+};
+
 /// Every operation returns at once and leaves its outputs as they are, but sum_of_squares, which adds 1 so that a norm
 /// is not 0. Scalars that the host reads are zeros of the memory.
 class NullDevice final : public Device {
@@ -39,6 +54,7 @@ class NullDevice final : public Device {
   void synchronize() override {}
   void gemm(const Gemm&) override {}
   std::string fp8_refusal() const override { return {}; }
+  LaunchRecorder* recorder() override { return on_host() ? nullptr : &recorder_; }
   void bias_backward(Tensor, Tensor) override {}
   void layer_norm_forward(Tensor, Tensor, Tensor, double, Tensor, Tensor, Tensor) override {}
   void layer_norm_backward(Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Accumulate, Tensor, Tensor) override {}
@@ -74,6 +90,7 @@ class NullDevice final : public Device {
  private:
   Stands stands_;
   NullCompression compression_;
+  NullRecorder recorder_{*this};
   ReserveProvider memory_;
 };
 

@@ -116,7 +116,7 @@ void TextGenerator::fill_batch(std::span<const int32_t> context) {
 
 int32_t TextGenerator::next_token(std::span<const int32_t> context, const SamplingOptions& sampling, uint64_t index) {
   fill_batch(context);
-  const parallel::MicroBatch batch = upload_.view(0, batch_);
+  const parallel::MicroBatch batch = upload_.view(0, 0, batch_);
   model::Chunk& chunk = *trainer_.chunks().front();
   comm::Communicator& pipeline = grid_->pipeline();
   const DType dtype = io::compute_dtype(options_.control.precision);

@@ -21,6 +21,16 @@ using parallel::OpKind;
 
 namespace {
 
+kernels::LaunchRecorder* recorder_of(kernels::Device& device, const io::RunOptions& options) {
+  if (!options.control.enable_cuda_graph) return nullptr;
+  kernels::LaunchRecorder* const recorder = device.recorder();
+  if (recorder == nullptr) {
+    throw ConfigError(
+        fmt::format("--enable-cuda-graph true: the {} device launches nothing; leave it out", device.name()));
+  }
+  return recorder;
+}
+
 parallel::LayerContext layer_context(comm::ProcessGrid& grid, kernels::Device& device, Arena& arena,
                                      const io::RunOptions& options, const kernels::StepBlock* step) {
   parallel::LayerContext context;
@@ -67,9 +77,11 @@ Trainer::Trainer(comm::ProcessGrid& grid, kernels::Device& device, Arena& arena,
       loss_sum_(scalar(arena, loss_buffer_)),
       uploads_(device, arena, options.batch.num_micro_batches, options.batch.micro_batch_size,
                options.batch.micro_batch_size * options.model.seq_length),
-      context_(layer_context(grid, device, arena, options, step_)),
+      recorder_(recorder_of(device, options)),
+      context_(layer_context(grid, recorder_ != nullptr ? recorder_->device() : device, arena, options, step_)),
       scaler_(options.optimizer, options.control.precision),
       exchange_(grid.world(), host_arena()) {
+  if (recorder_ != nullptr) arena.reuse(Reuse::Lowest);
   publish_step();
   const model::StageOptions stage{options.model, io::layer_map_of(options), options.parallel.recompute,
                                   grid.coord().pipeline};
@@ -118,6 +130,8 @@ void Trainer::build_programs() {
                                       grid_->pipeline(), *device_, *arena_, message, ahead,
                                       staging_buffers(program, ahead));
   };
+  batch_slots_ = batch_slots(program_.positions[position], program_.num_micro_batches);
+  evaluation_batch_slots_ = batch_slots(evaluation_program_.positions[position], program_.num_micro_batches);
   executor_ = executor(program_);
   evaluator_ = executor(evaluation_program_);
   executor_->set_flight(grid_->flight());
@@ -231,6 +245,7 @@ Buffer Trainer::compute(const Op& op, Buffer input) {
   auto& state = states.in_use[static_cast<size_t>(op.micro_batch)];
   Buffer output;
   if (units_) units_->begin(index_of(op));
+  kernels::RecordedPass pass(mode_ == parallel::Mode::Train ? recorder_ : nullptr);
   switch (op.kind) {
     case OpKind::Forward:
       if (states.free.empty()) states.free.push_back(chunk.make_state());
@@ -253,6 +268,7 @@ Buffer Trainer::compute(const Op& op, Buffer input) {
     default:
       ensure(false, "Trainer: the program holds a compute op that is not known");
   }
+  pass.finish();
   if (units_) units_->end();
   return output;
 }
@@ -270,7 +286,8 @@ void Trainer::update(const Op& op) {
   switch (op.kind) {
     case OpKind::LoadBatch: {
       const auto index = static_cast<size_t>(op.micro_batch);
-      views_[index] = uploads_.view(index, batches_[index]);
+      const auto& slots = mode_ == parallel::Mode::Train ? batch_slots_ : evaluation_batch_slots_;
+      views_[index] = uploads_.view(index, slots[index], batches_[index]);
       if (chunks_[static_cast<size_t>(op.chunk)]->last() && grid_->coord().tensor == 0) {
         counted_tokens_ += counted_tokens(batches_[index]);
       }

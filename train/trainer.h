@@ -12,6 +12,7 @@
 #include "io/data/batch_loader.h"
 #include "io/run_options.h"
 #include "kernels/device.h"
+#include "kernels/launch_recorder.h"
 #include "model/stage.h"
 #include "parallel/schedule.h"
 #include "train/batch_upload.h"
@@ -111,6 +112,8 @@ class Trainer final : private StageWork {
   const parallel::StepTimes& virtual_times() const { return virtual_times_; }
   /// Op times of the last training step on all positions of this pipeline, virtual or real; collective over it.
   OpTimes op_times();
+  /// Null without --enable-cuda-graph.
+  const kernels::LaunchRecorder* recorder() const { return recorder_; }
   /// By which clocks those were compared.
   const comm::ClockAlignment& clocks() const { return clocks_; }
   /// Tensor of which the masters and weights are filled: state dtype, device memory, [store().numel()];
@@ -189,7 +192,8 @@ class Trainer final : private StageWork {
   BatchUpload uploads_;
   std::unique_ptr<parallel::Fp8Scales> fp8_;
   std::vector<std::vector<float>> fp8_rows_;
-  parallel::LayerContext context_;
+  kernels::LaunchRecorder* recorder_;  ///< null without --enable-cuda-graph
+  parallel::LayerContext context_;     ///< the model works on the recorder's device
   parallel::ParameterStore store_;
   std::vector<std::unique_ptr<model::Chunk>> chunks_;
   std::vector<ChunkStates> states_;
@@ -220,7 +224,8 @@ class Trainer final : private StageWork {
   parallel::Mode mode_ = parallel::Mode::Train;
   std::span<const io::MicroBatch> batches_;
   std::vector<parallel::MicroBatch> views_;
-  double counted_tokens_ = 0;  ///< of this rank's share, this step
+  std::vector<size_t> batch_slots_, evaluation_batch_slots_;  ///< [micro-batch]
+  double counted_tokens_ = 0;                                 ///< of this rank's share, this step
   double grad_norm_ = 0;
   StepCommunication communication_;
   comm::ClockAlignment clocks_;

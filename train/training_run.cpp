@@ -298,6 +298,9 @@ ExitCode TrainingRun::finish(io::EndReason reason, ExitCode code) {
         output_timing(held_->trainer, directory_.path, reporter_ ? WritesTiming::Yes : WritesTiming::No);
     if (reporter_) reporter_->line(timing);
   }
+  if (reporter_ && held_->trainer.recorder() != nullptr) {
+    reporter_->line(kernels::describe(held_->trainer.recorder()->counts()));
+  }
   if (const GradientCompression* compression = held_->trainer.compression(); compression != nullptr) {
     const std::string savings = describe_savings(*compression, held_->grid.world());
     if (reporter_) reporter_->line(savings);

@@ -78,9 +78,14 @@ std::vector<Row> parallel_rows() {
        "name the layers of each stage with --pipeline-model-parallel-layout or --decoder-last-pipeline-num-layers"},
       {"pipeline-model-parallel-split-rank", Value, Parallel, "encoder-decoder models are not in this version"},
       {"distribute-saved-activations", Switch, Parallel, "use --sequence-parallel, which cuts saved activations too"},
-      {"enable-cuda-graph", Switch, Run, "CUDA graphs are not in this version; leave it out"},
-      {"external-cuda-graph", Switch, Run, "CUDA graphs are not in this version; leave it out"},
-      {"cuda-graph-impl", Value, Run, "CUDA graphs are not in this version; leave it out", {"none"}},
+      {"external-cuda-graph", Switch, Run, "the trainer makes the graphs: use --enable-cuda-graph"},
+      {"cuda-graph-impl", Value, Run, "the trainer makes the graphs: use --enable-cuda-graph", {"none"}},
+      {"cuda-graph-scope",
+       List,
+       Run,
+       "a graph holds a pass, or what lies between two communications of it; leave it out",
+       {"full"}},
+      {"cuda-graph-warmup-steps", Value, Run, "a graph is made when its operations come the second time; leave it out"},
   };
 }
 

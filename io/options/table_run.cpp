@@ -141,6 +141,9 @@ std::vector<OptionEntry> run_entries() {
           "run-dir", kGroup, "DIR", [](auto& o) -> auto& { return o.control.run_dir; },
           "default runs/<model>-<layout>-<date or job>"),
       device(),
+      switch_option(
+          "enable-cuda-graph", OptionGroup::Run, [](auto& o) -> auto& { return o.control.enable_cuda_graph; },
+          "on a GPU: each pass of a micro-batch, or what lies between two of its communications, is one launch"),
       integer_option(
           "threads", kGroup, {1, 1024}, [](auto& o) -> auto& { return o.control.threads; },
           "compute threads per rank; default OMP_NUM_THREADS, else cores / ranks of the host"),

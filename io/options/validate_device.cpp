@@ -3,6 +3,11 @@
 
 namespace triax::io {
 
+void check_graphs(const RunOptions& options, FaultList& faults) {
+  if (!options.control.enable_cuda_graph || options.control.device != "cpu") return;
+  faults.add("enable-cuda-graph", "true", "the CPU launches nothing", "--device cuda, or leave it out");
+}
+
 void check_device(const RunOptions& options, FaultList& faults) {
   const RunControl& control = options.control;
   if (control.device == "cpu") {

@@ -8,9 +8,11 @@
 
 namespace triax::kernels {
 
+class CudaDevice;
+
 class CudaCompression final : public Compression {
  public:
-  CudaCompression(cudaStream_t stream, Arena& workspace) : stream_(stream), workspace_(&workspace) {}
+  CudaCompression(CudaDevice& device, Arena& workspace) : device_(&device), workspace_(&workspace) {}
   void encode(const Encode& args) override;
   void decode(Codec codec, std::span<const CodeSegment> segments, Tensor packed, Tensor y, Decode mode) override;
   void top_k(std::span<const TopK> tensors) override;
@@ -22,8 +24,10 @@ class CudaCompression final : public Compression {
 
  private:
   void select(const TopK& t, void* scratch);
+  /// The compute stream.
+  cudaStream_t queue() const;
 
-  cudaStream_t stream_;
+  CudaDevice* device_;
   Arena* workspace_;
 };
 

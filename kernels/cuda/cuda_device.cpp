@@ -10,6 +10,7 @@
 #include "kernels/cuda/attention_problem.h"
 #include "kernels/cuda/cuda_compression.h"
 #include "kernels/cuda/gemm_plans.h"
+#include "kernels/cuda/graph_device.h"
 #include "kernels/cuda/types.h"
 #include "kernels/cuda_support.h"
 
@@ -98,12 +99,29 @@ CudaDevice::CudaDevice(const CudaDeviceOptions& options) : workspace_(memory_), 
   TRIAX_CUDA(cudaEventRecord(origin_.get(), stream()));
   origin_s_ = now_s();
   plans_ = std::make_unique<GemmPlans>(workspace_, options.log);
-  compression_ = std::make_unique<CudaCompression>(stream(), workspace_);
+  compression_ = std::make_unique<CudaCompression>(*this, workspace_);
   hopper_kernels_ = capability_ / 10 == 9 && hopper_kernels_answer(stream());
   if (hopper_kernels_) description_ += "; attention by wgmma";
 }
 
 Compression* CudaDevice::compression() { return compression_.get(); }
+
+cudaStream_t CudaCompression::queue() const { return device_->stream(); }
+
+void CudaDevice::give_recorded() {
+  if (graphs_) graphs_->flush();
+}
+
+LaunchRecorder* CudaDevice::recorder() {
+  if (!graphs_) graphs_ = std::make_unique<GraphDevice>(*this);
+  return graphs_.get();
+}
+
+void CudaDevice::count(const SpecialCalls& more) {
+  special_calls_.hopper_attention += more.hopper_attention;
+  special_calls_.fp8_products += more.fp8_products;
+  special_calls_.gemm_epilogues += more.gemm_epilogues;
+}
 
 CudaDevice::~CudaDevice() {
   // While an error unwinds, what the GPU waits for may never come; the job is about to be aborted.

@@ -16,6 +16,7 @@ namespace triax::kernels {
 
 class CudaCompression;
 class GemmPlans;
+class GraphDevice;
 
 class CudaDevice final : public DiscreteDevice {
  public:
@@ -41,6 +42,7 @@ class CudaDevice final : public DiscreteDevice {
   void stop_capture() override;
   void upload_step(const StepBlock& block, StepBlock* device) override;
   void mark(size_t slot) override;
+  LaunchRecorder* recorder() override;
   double marked_s(size_t slot) override;
   /// When the event came to pass, on the clock of now_s(), to 10 us. It must have.
   double host_time_s(const CudaEvent& event);
@@ -49,8 +51,14 @@ class CudaDevice final : public DiscreteDevice {
   const Arena& workspace() const override { return workspace_; }
   void set_attention_kernels(AttentionKernels kernels) override { attention_kernels_ = kernels; }
   SpecialCalls special_calls() const override { return special_calls_; }
+  /// Of operations that were launched without a call here.
+  void count(const SpecialCalls& more);
   void set_watch(std::function<void()> watch) override { watch_ = std::move(watch); }
-  cudaStream_t stream() const { return stream_.get(); }
+  /// For work of the caller, which comes after what the recorder has put off.
+  cudaStream_t stream() {
+    give_recorded();
+    return stream_.get();
+  }
 
   void gemm(const Gemm& g) override;
   void gemm_gelu(const Gemm& g, Tensor y) override;
@@ -104,7 +112,11 @@ class CudaDevice final : public DiscreteDevice {
   Compression* compression() override;
 
  private:
+  /// What the recorder has put off.
+  void give_recorded();
+  /// What is put off comes before, so that a capture finds all scratch memory free that its operations had before.
   Buffer scratch(DType dtype, int64_t elements) {
+    give_recorded();
     return workspace_.allocate(dtype, elements, MemoryCategory::Workspace);
   }
   /// into[c] += sum over splits of partial[split, c], in order; partial is fp32 [splits, cols].
@@ -154,6 +166,7 @@ class CudaDevice final : public DiscreteDevice {
   double origin_s_ = 0;
   std::unique_ptr<GemmPlans> plans_;
   std::unique_ptr<CudaCompression> compression_;
+  std::unique_ptr<GraphDevice> graphs_;  ///< null until recorder() is asked for
 };
 
 }  // namespace triax::kernels

@@ -71,13 +71,13 @@ void CudaCompression::decode(Codec codec, std::span<const CodeSegment> segments,
       constexpr bool kAdd = decltype(add)::value;
       switch (codec) {
         case Codec::BFloat16:
-          TRIAX_LAUNCH((decode_blocks<Codec::BFloat16, kAdd>), blocks, kCodeThreads, 0, stream_, table, bytes, out);
+          TRIAX_LAUNCH((decode_blocks<Codec::BFloat16, kAdd>), blocks, kCodeThreads, 0, queue(), table, bytes, out);
           break;
         case Codec::Sign:
-          TRIAX_LAUNCH((decode_blocks<Codec::Sign, kAdd>), blocks, kCodeThreads, 0, stream_, table, bytes, out);
+          TRIAX_LAUNCH((decode_blocks<Codec::Sign, kAdd>), blocks, kCodeThreads, 0, queue(), table, bytes, out);
           break;
         default:
-          TRIAX_LAUNCH((decode_blocks<Codec::Int8, kAdd>), blocks, kCodeThreads, 0, stream_, table, bytes, out);
+          TRIAX_LAUNCH((decode_blocks<Codec::Int8, kAdd>), blocks, kCodeThreads, 0, queue(), table, bytes, out);
       }
     });
   });
@@ -90,7 +90,7 @@ void CudaCompression::scatter(Tensor index, Tensor value, Tensor y, Decode mode)
   need_vector("scatter", "y", y, DType::Float32, y.numel());
   if (n == 0) return;
   with_mode(mode, [&](auto add) {
-    TRIAX_LAUNCH((scatter_values<decltype(add)::value>), grid_of(n, kBlock), kBlock, 0, stream_, index.as<int32_t>(),
+    TRIAX_LAUNCH((scatter_values<decltype(add)::value>), grid_of(n, kBlock), kBlock, 0, queue(), index.as<int32_t>(),
                  value.as<float>(), n, y.as<float>());
   });
 }

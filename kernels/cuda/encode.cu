@@ -197,16 +197,16 @@ void CudaCompression::encode(const Encode& args) {
     const auto shared = static_cast<size_t>(4 * longest);
     switch (args.codec) {
       case Codec::BFloat16:
-        TRIAX_LAUNCH(encode_bf16, blocks, kCodeThreads, 0, stream_, table, device);
+        TRIAX_LAUNCH(encode_bf16, blocks, kCodeThreads, 0, queue(), table, device);
         break;
       case Codec::Int8:
-        TRIAX_LAUNCH(encode_blocks<Codec::Int8>, blocks, kCodeThreads, shared, stream_, table, device);
+        TRIAX_LAUNCH(encode_blocks<Codec::Int8>, blocks, kCodeThreads, shared, queue(), table, device);
         break;
       case Codec::Qsgd:
-        TRIAX_LAUNCH(encode_blocks<Codec::Qsgd>, blocks, kCodeThreads, shared, stream_, table, device);
+        TRIAX_LAUNCH(encode_blocks<Codec::Qsgd>, blocks, kCodeThreads, shared, queue(), table, device);
         break;
       case Codec::Sign:
-        TRIAX_LAUNCH(encode_blocks<Codec::Sign>, blocks, kCodeThreads, shared, stream_, table, device);
+        TRIAX_LAUNCH(encode_blocks<Codec::Sign>, blocks, kCodeThreads, shared, queue(), table, device);
         break;
     }
   });

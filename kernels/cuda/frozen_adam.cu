@@ -46,7 +46,7 @@ void CudaCompression::momentum(Tensor m, double beta, double factor, Tensor g) {
   need_vector("momentum", "g", g, DType::Float32, n);
   need_vector("momentum", "m", m, DType::Float32, n);
   if (n == 0) return;
-  TRIAX_LAUNCH(blend, grid_of(n, kBlock), kBlock, 0, stream_, m.as<float>(), static_cast<float>(beta),
+  TRIAX_LAUNCH(blend, grid_of(n, kBlock), kBlock, 0, queue(), m.as<float>(), static_cast<float>(beta),
                static_cast<float>(factor), g.as<float>(), n);
 }
 
@@ -64,7 +64,7 @@ void CudaCompression::frozen_adam(const FrozenAdam& args, const StepBlock* step)
                           args.weight_decay,
                           static_cast<float>(args.inv_sqrt_correction2),
                           static_cast<float>(args.eps)};
-  TRIAX_LAUNCH(frozen_update, grid_of(n, kBlock), kBlock, 0, stream_, device, step);
+  TRIAX_LAUNCH(frozen_update, grid_of(n, kBlock), kBlock, 0, queue(), device, step);
 }
 
 }  // namespace triax::kernels

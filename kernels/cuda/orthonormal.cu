@@ -91,7 +91,7 @@ void CudaCompression::orthonormalize(Tensor x, uint64_t seed, uint64_t stream) {
   need_matrix("orthonormalize", "x", x, DType::Float32, x.rows(), x.cols());
   ensure(x.contiguous() && x.rows() <= x.cols(), "orthonormalize: x[r, n], r <= n");
   if (x.numel() == 0) return;
-  TRIAX_LAUNCH(orthonormal_rows, 1u, kThreads, 0, stream_, x.as<float>(), x.rows(), x.cols(), seed, stream);
+  TRIAX_LAUNCH(orthonormal_rows, 1u, kThreads, 0, queue(), x.as<float>(), x.rows(), x.cols(), seed, stream);
 }
 
 }  // namespace triax::kernels

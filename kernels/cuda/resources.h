@@ -24,6 +24,20 @@ struct CudaEventPolicy {
 };
 using CudaEvent = Handle<CudaEventPolicy>;
 
+struct CudaGraphPolicy {
+  using type = cudaGraph_t;
+  static type null() noexcept { return nullptr; }
+  static void destroy(type graph) noexcept { static_cast<void>(cudaGraphDestroy(graph)); }
+};
+using CudaGraph = Handle<CudaGraphPolicy>;
+
+struct CudaGraphExecPolicy {
+  using type = cudaGraphExec_t;
+  static type null() noexcept { return nullptr; }
+  static void destroy(type exec) noexcept { static_cast<void>(cudaGraphExecDestroy(exec)); }
+};
+using CudaGraphExec = Handle<CudaGraphExecPolicy>;
+
 /// Says how much was asked for and how much the GPU has.
 class CudaOutOfMemory final : public std::bad_alloc {
  public:

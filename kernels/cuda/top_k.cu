@@ -170,9 +170,10 @@ void CudaCompression::top_k(std::span<const TopK> tensors) {
   }
   if (longest == 0) return;
   const int64_t ints = static_cast<int64_t>(sizeof(Selection)) / 4 + kBins + 2 * chunks_of(longest);
+  const cudaStream_t compute = queue();  // what is put off has its scratch first
   const Buffer scratch = workspace_->allocate(DType::Int32, ints, MemoryCategory::Workspace);
   // The histogram begins as zeros, and every digit leaves it so.
-  TRIAX_CUDA(cudaMemsetAsync(scratch.data(), 0, sizeof(Selection) + 4 * kBins, stream_));
+  TRIAX_CUDA(cudaMemsetAsync(scratch.data(), 0, sizeof(Selection) + 4 * kBins, compute));
   for (const TopK& t : tensors) select(t, scratch.data());
 }
 
@@ -187,17 +188,17 @@ void CudaCompression::select(const TopK& t, void* scratch) {
   const auto digit = [&](auto which) {
     constexpr int kDigit = decltype(which)::value;
     const auto blocks = static_cast<unsigned>(std::min(chunks, kHistogramBlocks));
-    TRIAX_LAUNCH((count_digits<kDigit>), blocks, kBlock, 0, stream_, x, residual, n, state, histogram);
-    TRIAX_LAUNCH((settle_digit<kDigit>), 1u, kBlock, 0, stream_, k, state, histogram);
+    TRIAX_LAUNCH((count_digits<kDigit>), blocks, kBlock, 0, queue(), x, residual, n, state, histogram);
+    TRIAX_LAUNCH((settle_digit<kDigit>), 1u, kBlock, 0, queue(), k, state, histogram);
   };
   static_assert(kDigits == 3);
   digit(std::integral_constant<int, 0>());
   digit(std::integral_constant<int, 1>());
   digit(std::integral_constant<int, 2>());
   const float* const a = residual != nullptr ? residual : x;
-  TRIAX_LAUNCH(count_taken, static_cast<unsigned>(chunks), kBlock, 0, stream_, a, n, state, above, equal);
-  TRIAX_LAUNCH(sum_before, 1u, kBlock, 0, stream_, above, equal, static_cast<int>(chunks));
-  TRIAX_LAUNCH(write_taken, static_cast<unsigned>(chunks), kBlock, 0, stream_, a, residual, n, state, above, equal,
+  TRIAX_LAUNCH(count_taken, static_cast<unsigned>(chunks), kBlock, 0, queue(), a, n, state, above, equal);
+  TRIAX_LAUNCH(sum_before, 1u, kBlock, 0, queue(), above, equal, static_cast<int>(chunks));
+  TRIAX_LAUNCH(write_taken, static_cast<unsigned>(chunks), kBlock, 0, queue(), a, residual, n, state, above, equal,
                static_cast<int>(t.base), t.value.as<float>(), t.index.as<int32_t>());
 }
 

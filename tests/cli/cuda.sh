@@ -68,6 +68,20 @@ grep -qE '^  group +operation +calls +sent MB +busy ms +wait ms +GB/s +exposed m
 grep -qE '^  pp +send +4\.0 +0\.0041 +[0-9.]+ +[0-9.]+ ' out || fault "no row of messages: $(grep '^  pp' out)"
 grep -A8 '"operation": "recv"' pp2/summary.json | grep -q '"waited_ms": [0-9]' || fault "no wait of receives"
 
+# --enable-cuda-graph: the steps of a run without, a bubble, a trace, and how many passes were replayed.
+must "graphs" 2 cuda-emulated graphs --pipeline-model-parallel-size 2 --train-iters 3 --enable-cuda-graph --profile \
+  --profile-step-start 2 --profile-step-end 3
+[ "$(steps pp2)" = "$(steps graphs)" ] || fault "graphs change the steps: $(steps pp2) $(steps graphs)"
+grep -qE 'pipeline 1f1b p2 v1 m4, measured step 3: bubble [0-9.]+ % of total' out || fault "graphs: no bubble: $(cat out)"
+expect 0 'measured trace of 1f1b' "$triax" trace summary graphs/trace/profile/step-3.json
+grep -qE '^CUDA graphs of rank 0: [1-9][0-9]* made, [1-9][0-9]* held; [1-9][0-9]* of 24 passes replayed; ' out ||
+  fault "no word about graphs: $(grep graphs out)"
+must "no graphs" 1 cuda-emulated no-graphs --train-iters 1
+if grep -q 'CUDA graphs' out; then fault "graphs that nobody asked for"; fi
+expect 2 '--enable-cuda-graph true: the CPU launches nothing; use --device cuda, or leave it out' train 2 cpu none \
+  --enable-cuda-graph --train-iters 1
+expect 2 'the trainer makes the graphs: use --enable-cuda-graph' train 2 cuda-emulated none --cuda-graph-impl local
+
 # --profile: traces of steps 2 and 3 that read back, of the ranks named, on either device; a capture on the GPU alone.
 for device in cuda-emulated cpu; do
   must "profile, $device" 2 $device profile-$device --pipeline-model-parallel-size 2 --train-iters 3 --profile \

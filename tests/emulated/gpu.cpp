@@ -49,6 +49,10 @@ void Gpu::remove(EmulatedStream& stream) {
 }
 
 void Gpu::submit(EmulatedStream& stream, Task task) {
+  if (stream.capture) {
+    stream.capture->tasks.push_back(std::move(task));
+    return;
+  }
   {
     const std::lock_guard lock(mutex_);
     if (stream.tasks.empty()) {

@@ -15,6 +15,7 @@
 #include <mutex>
 #include <random>
 #include <thread>
+#include <utility>
 #include <vector>
 
 struct EmulatedStream;
@@ -67,6 +68,25 @@ class Gpu {
   std::thread thread_;
 };
 
+/// What streams that are being captured were given, in order (graphs.cpp).
+struct Capture {
+  std::vector<Task> tasks;
+  int64_t kernels = 0;                                 ///< of the tasks
+  std::vector<std::pair<const void*, size_t>> ranges;  ///< of device memory that copies and fills use
+  std::thread::id thread;
+  cudaStreamCaptureMode mode;
+  bool valid = true;
+};
+/// Of a call that may wait for the GPU or takes memory: as the driver, it is illegal while this thread captures, or any
+/// does in the global mode, and ends these captures.
+cudaError_t check_unsafe_call();
+/// Of a call that asks for the state of the stream, or waits for it.
+cudaError_t check_query(const EmulatedStream& stream);
+/// Of a call that gives the stream work, or of one that it may not be given while it is captured. Null is the legacy
+/// stream.
+enum class Capturable { No, Yes };
+cudaError_t check_work(EmulatedStream* stream, Capturable capturable);
+
 /// Device memory (memory.cpp). True when the range lies in one live allocation.
 bool on_device(const void* data, size_t bytes);
 bool is_pinned(const void* data, size_t bytes);
@@ -80,6 +100,8 @@ void set_host_access(HostAccess access);
 }  // namespace triax::emulated
 
 struct EmulatedStream {
+  bool blocking = false;                              // with the legacy stream
+  std::shared_ptr<triax::emulated::Capture> capture;  // what comes goes there instead
   std::deque<triax::emulated::Task> tasks;
   bool unfinished = false;                      // the front task wants to be asked again
   unsigned lag = 0;                             // tasks that it waits for before it begins

@@ -191,15 +191,18 @@ void memory_may_leak() { memory().failed(); }
 
 }  // namespace triax::emulated
 
+using triax::emulated::check_unsafe_call;
 using triax::emulated::Gpu;
 
 cudaError_t cudaMalloc(void** data, size_t bytes) {
+  if (const cudaError_t status = check_unsafe_call(); status != cudaSuccess) return status;
   triax::simt::find_global = triax::emulated::find_in_memory;  // kernels have memory that is theirs
   *data = triax::emulated::memory().allocate(bytes);
   return *data == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
 }
 cudaError_t cudaFree(void* data) {
   if (data == nullptr) return cudaSuccess;
+  if (const cudaError_t status = check_unsafe_call(); status != cudaSuccess) return status;
   bool known = false;
   Gpu::instance().drain();  // as the real call, it waits for all work
   Gpu::instance().locked([&] { known = triax::emulated::memory().free(data); });
@@ -211,6 +214,7 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   return cudaSuccess;
 }
 cudaError_t cudaMallocHost(void** data, size_t bytes) {
+  if (const cudaError_t status = check_unsafe_call(); status != cudaSuccess) return status;
   const size_t room = (std::max<size_t>(bytes, 1) + 255) / 256 * 256;
   *data = std::aligned_alloc(256, room);
   if (*data == nullptr) return cudaErrorMemoryAllocation;
@@ -221,6 +225,7 @@ cudaError_t cudaMallocHost(void** data, size_t bytes) {
 }
 cudaError_t cudaFreeHost(void* data) {
   if (data == nullptr) return cudaSuccess;
+  if (const cudaError_t status = check_unsafe_call(); status != cudaSuccess) return status;
   Gpu::instance().drain();
   const std::lock_guard lock(triax::emulated::pinned().mutex);
   if (triax::emulated::pinned().live.erase(static_cast<char*>(data)) == 0) return cudaErrorInvalidValue;

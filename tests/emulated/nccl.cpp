@@ -130,6 +130,7 @@ thread_local Group group;
 
 ncclResult_t issue(std::vector<Call> calls) {
   if (calls.empty()) return ncclSuccess;
+  if (calls.front().stream->capture) return fail(ncclInvalidUsage, "operations in a graph are not emulated");
   ++calls.front().comm->in_flight;
   const cudaStream_t stream = calls.front().stream;
   auto running = std::make_shared<Running>(std::move(calls));

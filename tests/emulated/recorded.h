@@ -19,10 +19,20 @@ struct NcclCounts {
   int64_t operations_on_buffers = 0;  // of these, with all data in registered buffers
 };
 
+/// What the host has given the GPU, so far.
+struct HostCalls {
+  int64_t kernels = 0;         // launched one by one; products of cuBLASLt are kernels too
+  int64_t captured = 0;        // kernels that went into a graph instead
+  int64_t graph_launches = 0;  // each one call
+  int64_t graph_kernels = 0;   // kernels in these
+  int64_t graphs = 0;          // executable ones, now
+};
+
 }  // namespace triax::emulated
 
-/// Of the module: "triax_emulated_recorded", "triax_emulated_nccl".
+/// Of the module: "triax_emulated_recorded", "triax_emulated_nccl", "triax_emulated_host_calls".
 extern "C" {
 triax::emulated::Recorded* triax_emulated_recorded();
 triax::emulated::NcclCounts* triax_emulated_nccl();
+triax::emulated::HostCalls* triax_emulated_host_calls();
 }

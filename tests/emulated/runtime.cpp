@@ -10,6 +10,10 @@
 
 #include "gpu.h"
 
+using triax::emulated::Capturable;
+using triax::emulated::check_query;
+using triax::emulated::check_unsafe_call;
+using triax::emulated::check_work;
 using triax::emulated::Gpu;
 using triax::emulated::is_pinned;
 using triax::emulated::on_device;
@@ -36,7 +40,8 @@ struct EmulatedEvent {
     std::atomic<uint64_t> done = 0;  // records that have come to pass
     double time_s = 0;               // of the latest; written before it
   };
-  uint64_t recorded = 0;  // by the host
+  uint64_t recorded = 0;                               // by the host
+  std::shared_ptr<triax::emulated::Capture> captured;  // the latest record was of a captured stream
   std::shared_ptr<State> state = std::make_shared<State>();
 };
 
@@ -52,6 +57,14 @@ const char* cudaGetErrorString(cudaError_t status) {
       return "device not ready";
     case cudaErrorNoDevice:
       return "no CUDA-capable device is detected";
+    case cudaErrorStreamCaptureUnsupported:
+      return "operation not permitted when stream is capturing";
+    case cudaErrorStreamCaptureInvalidated:
+      return "operation failed due to a previous error during capture";
+    case cudaErrorStreamCaptureIsolation:
+      return "dependency created on uncaptured work in another stream";
+    case cudaErrorStreamCaptureImplicit:
+      return "operation would make the legacy stream depend on a capturing blocking stream";
     default:
       return "invalid argument";
   }
@@ -84,8 +97,9 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   *greatest = -5;
   return cudaSuccess;
 }
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) {
   *stream = std::make_unique<EmulatedStream>().release();
+  (*stream)->blocking = (flags & cudaStreamNonBlocking) == 0;
   Gpu::instance().add(**stream);
   return cudaSuccess;
 }
@@ -95,13 +109,21 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  if (const cudaError_t status = check_query(*stream); status != cudaSuccess) return status;
   Gpu::instance().wait(*stream);
   return cudaSuccess;
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  if (const cudaError_t status = check_query(*stream); status != cudaSuccess) return status;
   return Gpu::instance().idle(*stream) ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  if (stream->capture) {
+    if (event->captured == stream->capture) return cudaSuccess;  // in order
+    stream->capture->valid = false;
+    return event->captured ? cudaErrorStreamCaptureMerge : cudaErrorStreamCaptureIsolation;
+  }
+  if (event->captured) return cudaErrorNotSupported;  // a stream that joins a capture is not emulated
   Gpu::instance().submit(*stream, [state = event->state, wanted = event->recorded] { return state->done >= wanted; });
   return cudaSuccess;
 }
@@ -114,6 +136,9 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  if (const cudaError_t status = check_work(stream, Capturable::Yes); status != cudaSuccess) return status;
+  event->captured = stream->capture;
+  if (event->captured) return cudaSuccess;  // it orders streams within the graph, and never comes to pass
   Gpu::instance().submit(*stream, [state = event->state, number = ++event->recorded] {
     state->time_s = now_s();
     state->done = number;
@@ -122,9 +147,13 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
+  if (event->captured) return event->captured->valid = false, cudaErrorCapturedEvent;
+  if (const cudaError_t status = check_unsafe_call(); status != cudaSuccess) return status;
   return event->state->done >= event->recorded ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  if (event->captured) return event->captured->valid = false, cudaErrorCapturedEvent;
+  if (const cudaError_t status = check_unsafe_call(); status != cudaSuccess) return status;
   Gpu::instance().wait([state = event->state, wanted = event->recorded] { return state->done >= wanted; });
   return cudaSuccess;
 }
@@ -146,6 +175,12 @@ cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_
   if (on_device(from, from_bytes) != (kind != cudaMemcpyHostToDevice)) return cudaErrorInvalidValue;
   const bool pageable = (kind == cudaMemcpyHostToDevice && !is_pinned(from, from_bytes)) ||
                         (kind == cudaMemcpyDeviceToHost && !is_pinned(to, to_bytes));
+  const cudaError_t status = check_work(stream, pageable ? Capturable::No : Capturable::Yes);
+  if (status != cudaSuccess) return status;
+  if (stream->capture) {
+    if (kind != cudaMemcpyHostToDevice) stream->capture->ranges.emplace_back(from, from_bytes);
+    if (kind != cudaMemcpyDeviceToHost) stream->capture->ranges.emplace_back(to, to_bytes);
+  }
   if (pageable && kind == cudaMemcpyHostToDevice) {
     // The driver takes the data before the call returns.
     auto taken = std::make_shared<std::vector<char>>(width * rows);
@@ -153,7 +188,7 @@ cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_
     Gpu::instance().submit(*stream, [=] { return copy_rows(to, to_pitch, taken->data(), width, width, rows), true; });
     return cudaSuccess;
   }
-  if (kind == cudaMemcpyDeviceToHost) {  // a host that reads it too early finds this
+  if (kind == cudaMemcpyDeviceToHost && !stream->capture) {  // a host that reads it too early finds this
     for (size_t r = 0; r < rows; ++r) std::memset(static_cast<char*>(to) + r * to_pitch, 0xff, width);
   }
   Gpu::instance().submit(*stream, [=] { return copy_rows(to, to_pitch, from, from_pitch, width, rows), true; });
@@ -165,10 +200,8 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
 }
 cudaError_t cudaMemsetAsync(void* data, int byte, size_t bytes, cudaStream_t stream) {
   if (!on_device(data, bytes)) return cudaErrorInvalidValue;
+  if (const cudaError_t status = check_work(stream, Capturable::Yes); status != cudaSuccess) return status;
+  if (stream->capture) stream->capture->ranges.emplace_back(data, bytes);
   Gpu::instance().submit(*stream, [=] { return std::memset(data, byte, bytes), true; });
   return cudaSuccess;
-}
-
-void triax::simt::submit(cudaStream_t stream, std::function<void()> kernel) {
-  Gpu::instance().submit(*stream, [kernel = std::move(kernel)] { return kernel(), true; });
 }

@@ -7,10 +7,15 @@
 #include <array>
 #include <cmath>
 #include <cstdlib>
+#include <functional>
+#include <future>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "kernels/cuda/global_memory.h"
+#include "tests/emulated/recorded.h"
 
 namespace triax::emulated {
 namespace {
@@ -18,7 +23,7 @@ namespace {
 constexpr size_t kBytes = 1024;
 
 struct Stream {
-  Stream() { cudaStreamCreateWithPriority(&raw, cudaStreamNonBlocking, 0); }
+  explicit Stream(unsigned flags = cudaStreamNonBlocking) { cudaStreamCreateWithPriority(&raw, flags, 0); }
   ~Stream() { cudaStreamDestroy(raw); }
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
@@ -204,6 +209,162 @@ TEST(EmulatedRuntime, TheHostCannotReadDeviceMemory) {
       },
       ::testing::KilledBySignal(SIGSEGV), "");
 #endif
+}
+
+/// A capture of `stream` that ends as it goes out of scope.
+struct Capturing {
+  explicit Capturing(const Stream& on, cudaStreamCaptureMode mode = cudaStreamCaptureModeThreadLocal) : stream(&on) {
+    EXPECT_EQ(cudaStreamBeginCapture(on.raw, mode), cudaSuccess);
+  }
+  ~Capturing() { end(); }
+  Capturing(const Capturing&) = delete;
+  Capturing& operator=(const Capturing&) = delete;
+  cudaError_t end() {
+    if (stream == nullptr) return cudaSuccess;
+    const cudaError_t status = cudaStreamEndCapture(std::exchange(stream, nullptr)->raw, &graph);
+    if (graph != nullptr) cudaGraphDestroy(graph);
+    return status;
+  }
+  const Stream* stream;
+  cudaGraph_t graph = nullptr;
+};
+
+TEST(EmulatedRuntime, CapturedWorkIsDoneWhenTheGraphIsLaunchedAndAsOftenAsItIs) {
+  const HostCalls before = *triax_emulated_host_calls();
+  Stream stream;
+  DeviceBytes value;
+  cudaMemsetAsync(value.raw, 1, kBytes, stream.raw);
+  ASSERT_EQ(cudaStreamBeginCapture(stream.raw, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  EXPECT_EQ(cudaStreamBeginCapture(stream.raw, cudaStreamCaptureModeThreadLocal), cudaErrorIllegalState);
+  cudaMemsetAsync(value.raw, 2, kBytes, stream.raw);
+  simt::submit(stream.raw, [&value] { static_cast<unsigned char*>(value.raw)[1] += 5; });
+  cudaGraph_t graph = nullptr;
+  ASSERT_EQ(cudaStreamEndCapture(stream.raw, &graph), cudaSuccess);
+  EXPECT_EQ(fetched(value, stream)[0], 1) << "a capture did the work";
+  cudaGraphExec_t exec = nullptr;
+  ASSERT_EQ(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);
+  cudaGraphDestroy(graph);
+  for (int i = 0; i < 3; ++i) {
+    cudaMemsetAsync(value.raw, 3, kBytes, stream.raw);
+    ASSERT_EQ(cudaGraphLaunch(exec, stream.raw), cudaSuccess);
+    EXPECT_EQ(fetched(value, stream)[0], 2);
+    EXPECT_EQ(fetched(value, stream)[1], 7);
+  }
+  const HostCalls& now = *triax_emulated_host_calls();
+  EXPECT_EQ(now.kernels - before.kernels, 0);
+  EXPECT_EQ(now.captured - before.captured, 1);
+  EXPECT_EQ(now.graph_launches - before.graph_launches, 3);
+  EXPECT_EQ(now.graph_kernels - before.graph_kernels, 3);
+  EXPECT_EQ(now.graphs - before.graphs, 1);
+  // A launch under way keeps what it does.
+  cudaMemsetAsync(value.raw, 3, kBytes, stream.raw);
+  cudaGraphLaunch(exec, stream.raw);
+  EXPECT_EQ(cudaGraphExecDestroy(exec), cudaSuccess);
+  EXPECT_EQ(fetched(value, stream)[1], 7);
+  EXPECT_EQ(triax_emulated_host_calls()->graphs, before.graphs);
+}
+
+// Each of these ends the capture, which then says so and gives no graph.
+TEST(EmulatedRuntime, WhatADriverRefusesWhileAStreamIsCaptured) {
+  Stream stream, other;
+  Event event, elsewhere;
+  DeviceBytes value;
+  std::array<unsigned char, kBytes> pageable{};
+  void* taken = nullptr;
+  cudaEventRecord(event.raw, stream.raw);
+  cudaStreamSynchronize(stream.raw);
+  const std::vector<std::pair<const char*, std::function<cudaError_t()>>> unsupported{
+      {"synchronize", [&] { return cudaStreamSynchronize(stream.raw); }},
+      {"query", [&] { return cudaStreamQuery(stream.raw); }},
+      {"synchronize another stream", [&] { return cudaStreamSynchronize(other.raw); }},
+      {"query an event", [&] { return cudaEventQuery(event.raw); }},
+      {"synchronize an event", [&] { return cudaEventSynchronize(event.raw); }},
+      {"take memory", [&] { return cudaMalloc(&taken, kBytes); }},
+      {"free memory", [&] { return cudaFree(value.raw); }},
+      {"pin memory", [&] { return cudaMallocHost(&taken, kBytes); }},
+      {"pageable to device",
+       [&] { return cudaMemcpyAsync(value.raw, pageable.data(), kBytes, cudaMemcpyHostToDevice, stream.raw); }},
+      {"device to pageable",
+       [&] { return cudaMemcpyAsync(pageable.data(), value.raw, kBytes, cudaMemcpyDeviceToHost, stream.raw); }}};
+  for (const auto& [what, call] : unsupported) {
+    Capturing capture(stream);
+    EXPECT_EQ(cudaMemsetAsync(value.raw, 1, kBytes, stream.raw), cudaSuccess);
+    EXPECT_EQ(call(), cudaErrorStreamCaptureUnsupported) << what;
+    EXPECT_EQ(cudaMemsetAsync(value.raw, 1, kBytes, stream.raw), cudaErrorStreamCaptureInvalidated) << what;
+    EXPECT_EQ(capture.end(), cudaErrorStreamCaptureInvalidated) << what;
+    EXPECT_EQ(capture.graph, nullptr) << what;
+  }
+  EXPECT_EQ(taken, nullptr);
+  {
+    Capturing capture(stream);
+    cudaEventRecord(elsewhere.raw, other.raw);
+    EXPECT_EQ(cudaStreamWaitEvent(stream.raw, elsewhere.raw, 0), cudaErrorStreamCaptureIsolation);
+    EXPECT_EQ(capture.end(), cudaErrorStreamCaptureInvalidated);
+  }
+  {
+    Capturing capture(stream);
+    EXPECT_EQ(cudaEventRecord(event.raw, stream.raw), cudaSuccess);
+    EXPECT_EQ(cudaStreamWaitEvent(stream.raw, event.raw, 0), cudaSuccess);
+    EXPECT_EQ(cudaStreamWaitEvent(other.raw, event.raw, 0), cudaErrorNotSupported) << "joining is not emulated";
+    EXPECT_EQ(cudaEventQuery(event.raw), cudaErrorCapturedEvent);
+    EXPECT_EQ(capture.end(), cudaErrorStreamCaptureInvalidated);
+  }
+  {
+    Capturing first(stream), second(other);
+    cudaEventRecord(event.raw, stream.raw);
+    EXPECT_EQ(cudaStreamWaitEvent(other.raw, event.raw, 0), cudaErrorStreamCaptureMerge);
+    EXPECT_EQ(second.end(), cudaErrorStreamCaptureInvalidated);
+    EXPECT_EQ(first.end(), cudaSuccess);
+  }
+  EXPECT_EQ(cudaStreamEndCapture(stream.raw, std::make_unique<cudaGraph_t>().get()), cudaErrorIllegalState);
+  EXPECT_EQ(cudaStreamBeginCapture(nullptr, cudaStreamCaptureModeThreadLocal), cudaErrorStreamCaptureUnsupported);
+}
+
+TEST(EmulatedRuntime, OtherThreadsMayGoOnUnlessTheCaptureIsGlobal) {
+  Stream stream, other;
+  const auto elsewhere = [&](auto call) { return std::async(std::launch::async, call).get(); };
+  {
+    Capturing capture(stream);
+    EXPECT_EQ(elsewhere([&] { return cudaStreamSynchronize(other.raw); }), cudaSuccess);
+    cudaGraph_t graph = nullptr;
+    EXPECT_EQ(elsewhere([&] { return cudaStreamEndCapture(stream.raw, &graph); }), cudaErrorStreamCaptureWrongThread);
+    EXPECT_EQ(capture.end(), cudaSuccess);
+  }
+  Capturing capture(stream, cudaStreamCaptureModeGlobal);
+  EXPECT_EQ(elsewhere([&] { return cudaStreamSynchronize(other.raw); }), cudaErrorStreamCaptureUnsupported);
+  EXPECT_EQ(capture.end(), cudaErrorStreamCaptureInvalidated);
+}
+
+TEST(EmulatedRuntime, TheLegacyStreamDoesNotGoWithACapturedBlockingStream) {
+  DeviceBytes from, to;
+  const auto copy = [&] { return cudaMemcpyAsync(to.raw, from.raw, kBytes, cudaMemcpyDeviceToDevice, nullptr); };
+  Stream beside;
+  {
+    Capturing capture(beside);
+    EXPECT_EQ(copy(), cudaErrorInvalidResourceHandle) << "there is none here, but the capture goes on";
+    EXPECT_EQ(capture.end(), cudaSuccess);
+  }
+  Stream blocking(cudaStreamDefault);
+  Capturing capture(blocking);
+  EXPECT_EQ(copy(), cudaErrorStreamCaptureImplicit);
+  EXPECT_EQ(capture.end(), cudaErrorStreamCaptureInvalidated);
+}
+
+// A graph keeps addresses: memory that is gone when it is launched is found, as in a launch of its own.
+TEST(EmulatedRuntime, AGraphThatOutlivesItsMemoryIsFound) {
+  Stream stream;
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t exec = nullptr;
+  void* freed = nullptr;
+  ASSERT_EQ(cudaMalloc(&freed, kBytes), cudaSuccess);
+  cudaStreamBeginCapture(stream.raw, cudaStreamCaptureModeThreadLocal);
+  EXPECT_EQ(cudaMemsetAsync(freed, 1, kBytes, stream.raw), cudaSuccess);
+  cudaStreamEndCapture(stream.raw, &graph);
+  cudaGraphInstantiate(&exec, graph, 0);
+  cudaGraphDestroy(graph);
+  cudaFree(freed);
+  EXPECT_EQ(cudaGraphLaunch(exec, stream.raw), cudaErrorInvalidValue);
+  cudaGraphExecDestroy(exec);
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Every status of CUDA, cuBLASLt and NCCL is checked: in folders named cuda a call of theirs stands in TRIAX_CUDA,
 # TRIAX_CUBLASLT or TRIAX_NCCL, or its status is kept ("status = ") or thrown away in so many words (static_cast<void>).
+# The device that puts operations off hands on every operation of a device: one that it does not name would take the
+# base class's way, beside the GPU's own.
 source "$(dirname "$0")/lib.sh"
 calls=0
 while read -r line; do
@@ -22,4 +24,10 @@ done < <(product_files | grep -E '^[^/]+/cuda/.*\.(h|cpp|cu)$' | grep -v '^tests
       print "calls " count + 0
     }'
 done)
+graphs=kernels/cuda/graph_device.h
+if [ -e $graphs ]; then
+  for name in $(sed -nE 's/^  virtual [^(]*[ *&]([a-z_0-9]+)\(.*/\1/p' kernels/device.h | grep -vx recorder); do
+    grep -qE "^  [A-Za-z].*[ *&]$name\(" $graphs || fault "$graphs: $name of kernels/device.h is not overridden"
+  done
+fi
 finish "$calls calls of CUDA, cuBLASLt and NCCL, all checked"

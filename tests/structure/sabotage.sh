@@ -53,6 +53,10 @@ fresh; echo '#include <cuda_runtime.h>' >>"$tree/comm/b.cpp"; expect include_ord
 fresh; echo '#include <cuda_runtime.h>' >"$tree/io/cuda/k.cpp"; expect include_order ok
 fresh; echo 'TRIAX_CUDA(cudaFree(p));' >"$tree/io/cuda/k.cpp"; expect cuda_checks ok
 fresh; printf 'const int status =\n  cudaFree(p);\ncudaFree(q);\n' >"$tree/io/cuda/k.cpp"; expect cuda_checks 'cudaFree: its status'
+fresh; mkdir -p "$tree/kernels/cuda"; printf '  virtual void gemm(Tensor x) = 0;\n  virtual Memory& memory();\n' >"$tree/kernels/device.h"
+printf '  void gemm(Tensor x) override {}\n' >"$tree/kernels/cuda/graph_device.h"
+expect cuda_checks 'memory of kernels/device.h is not overridden'
+printf '  Memory& memory() override;\n' >>"$tree/kernels/cuda/graph_device.h"; expect cuda_checks ok
 fresh; seq 401 | sed 's,^,// ,' >"$tree/base/long.cpp"; expect file_size 'base/long.cpp: 401 lines'
 fresh; seq 400 | sed 's,^,// ,' >"$tree/base/long.cpp"; expect file_size ok
 fresh; echo '[x](docs/none.md)' >>"$tree/README.md"; expect links "link to 'docs/none.md': no such file"
