@@ -143,7 +143,9 @@ struct RunControl {
   std::string tensorboard_dir;
   double peak_tflops = 0;  ///< per rank, for MFU; 0: measured at start
   bool shared_memory = true;
-  bool use_nccl_ub = false;  ///< memory of the GPU is registered with NCCL
+  bool use_nccl_ub = false;         ///< memory of the GPU is registered with NCCL
+  std::string gemm_tuning = "off";  ///< or "measure": algorithms of products on a GPU are timed
+  std::string gemm_cache;           ///< file of the choices
   int fake_nodes = 0;
   std::string inject;  ///< --inject SPEC: delays and faults for tests
   bool check_replicas = false;

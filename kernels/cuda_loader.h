@@ -13,9 +13,19 @@ namespace triax::kernels {
 /// Cuda needs a GPU; Emulated is the same sources compiled for the host, where every CUDA thread is a fiber (tests).
 enum class CudaModule { Cuda, Emulated };
 
+/// How the algorithm of a product is chosen: the first of cuBLASLt's heuristic, or the fastest of its first eight,
+/// timed when the product is first needed.
+enum class GemmTuning { Off, Measure };
+
+struct GemmSearch {
+  GemmTuning tuning = GemmTuning::Off;
+  std::string cache{};  ///< file of the choices, of all ranks (kernels/cuda/gemm_choices.h); Measure needs one
+};
+
 struct CudaDeviceOptions {
   int ordinal = 0;      ///< among the GPUs that this process sees
   int local_rank = -1;  ///< if not negative, in place of the ordinal: this rank's number on its host
+  GemmSearch gemm_search{};
   std::function<void(const std::string&)> log{};  ///< is told which way of its own the device had to take; may be empty
 };
 

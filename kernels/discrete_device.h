@@ -28,6 +28,8 @@ class DiscreteDevice : public Device {
   virtual const Arena& workspace() const = 0;
   virtual void set_attention_kernels(AttentionKernels kernels) = 0;
   virtual SpecialCalls special_calls() const = 0;
+  /// Products, by shape, whose algorithm was timed by this device (GemmTuning::Measure).
+  virtual int64_t timed_products() const = 0;
   /// Asked every few milliseconds while the host waits for the device: it throws when what the device waits for will
   /// not come. Empty: nobody is asked.
   virtual void set_watch(std::function<void()> watch) = 0;

@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "kernels/cuda_loader.h"
-
 namespace triax::train {
 
 int threads_of(const io::RunOptions& options, int local_ranks) {
@@ -18,7 +16,13 @@ int threads_of(const io::RunOptions& options, int local_ranks) {
   return std::max(1, CPU_COUNT(&allowed) / std::max(1, local_ranks));
 }
 
-RunDevice::RunDevice(const comm::MpiSession& session, const std::string& name, int threads) {
+kernels::GemmSearch gemm_search(const io::RunOptions& options) {
+  const bool measures = options.control.gemm_tuning == "measure";
+  return {measures ? kernels::GemmTuning::Measure : kernels::GemmTuning::Off, options.control.gemm_cache};
+}
+
+RunDevice::RunDevice(const comm::MpiSession& session, const std::string& name, int threads,
+                     const kernels::GemmSearch& search) {
   if (name == "cpu") {
     cpu_ = kernels::make_cpu_device({threads});
     return;
@@ -26,6 +30,7 @@ RunDevice::RunDevice(const comm::MpiSession& session, const std::string& name, i
   const auto module = name == "cuda" ? kernels::CudaModule::Cuda : kernels::CudaModule::Emulated;
   kernels::CudaDeviceOptions options;
   options.local_rank = session.local_rank();
+  options.gemm_search = search;
   options.log = [first = session.rank() == 0](const std::string& text) {
     spdlog::log(first ? spdlog::level::info : spdlog::level::debug, "--device cuda: {}", text);
   };

@@ -8,6 +8,7 @@
 #include "comm/mpi_session.h"
 #include "comm/process_grid.h"
 #include "io/run_options.h"
+#include "kernels/cuda_loader.h"
 #include "kernels/device.h"
 
 namespace triax::train {
@@ -15,11 +16,15 @@ namespace triax::train {
 /// --threads, else OMP_NUM_THREADS, else the cores that this process may use shared by the ranks of the host.
 int threads_of(const io::RunOptions& options, int local_ranks);
 
+/// --gemm-tuning and --gemm-cache.
+kernels::GemmSearch gemm_search(const io::RunOptions& options);
+
 class RunDevice {
  public:
   /// name: cpu, cuda, cuda-emulated. threads: of the CPU device. Loads the CUDA module for the latter two; of several
   /// GPUs takes the one of this rank's number on its host.
-  RunDevice(const comm::MpiSession& session, const std::string& name, int threads);
+  RunDevice(const comm::MpiSession& session, const std::string& name, int threads,
+            const kernels::GemmSearch& search = {});
   kernels::Device& get() const { return discrete_ ? *discrete_ : *cpu_; }
   kernels::DiscreteDevice* discrete() const { return discrete_.get(); }
   /// Null where tensors lie in the host's memory, or there is one rank.

@@ -9,7 +9,7 @@ namespace triax::train {
 
 struct TrainingRun::Held {
   Held(comm::MpiSession& session, const io::RunOptions& options, FlightRecorder* flight)
-      : device(session, options.control.device, threads_of(options, session.local_size())),
+      : device(session, options.control.device, threads_of(options, session.local_size()), gemm_search(options)),
         grid(session, recorded(grid_options(options), flight), device.groups()),
         arena(device.memory(options, grid)),
         trainer(grid, device.get(), arena, options, options.control.skip_train ? Use::Evaluate : Use::Train) {}

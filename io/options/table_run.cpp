@@ -68,6 +68,19 @@ OptionEntry clock() {
   return entry;
 }
 
+OptionEntry gemm_tuning() {
+  OptionEntry entry = text_option(
+      "gemm-tuning", OptionGroup::Run, "off|measure", [](auto& o) -> auto& { return o.control.gemm_tuning; },
+      "on GPUs: measure times the algorithms of each product at its first need and takes the fastest; off takes "
+      "cuBLASLt's first");
+  const OptionSetter set = entry.set;
+  entry.set = [set](RunOptions& o, const std::vector<std::string>& values) -> std::string {
+    if (values[0] != "off" && values[0] != "measure") return "must be off or measure";
+    return set(o, values);
+  };
+  return entry;
+}
+
 OptionEntry check() {
   OptionEntry entry = derived_option("check", ValueKind::Value, OptionGroup::Run, "replicas|none",
                                      "replicas: compare the copies of replicated weights bit by bit");
@@ -176,6 +189,10 @@ std::vector<OptionEntry> run_entries() {
       switch_option(
           "use-nccl-ub", kGroup, [](auto& o) -> auto& { return o.control.use_nccl_ub; },
           "on GPUs: tensors lie in memory registered with NCCL, which then copies less (NCCL 2.19 or newer)"),
+      gemm_tuning(),
+      text_option(
+          "gemm-cache", kGroup, "FILE", [](auto& o) -> auto& { return o.control.gemm_cache; },
+          "on GPUs: algorithms that --gemm-tuning measure chose, one file for all ranks; later runs take them from it"),
       integer_option(
           "fake-nodes", kGroup, {1}, [](auto& o) -> auto& { return o.control.fake_nodes; },
           "pretend that a host is that many nodes"),

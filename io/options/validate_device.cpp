@@ -15,7 +15,19 @@ void check_device(const RunOptions& options, FaultList& faults) {
       faults.add("use-nccl-ub", "true", "registers memory of GPUs, and --device is cpu",
                  "--device cuda, or leave it out");
     }
+    if (control.gemm_tuning != "off") {
+      faults.add("gemm-tuning", control.gemm_tuning, "times algorithms of GPUs, and --device is cpu",
+                 "--device cuda, or --gemm-tuning off");
+    }
+    if (!control.gemm_cache.empty()) {
+      faults.add("gemm-cache", control.gemm_cache, "holds algorithms of GPUs, and --device is cpu",
+                 "--device cuda, or leave it out");
+    }
     return;
+  }
+  if (control.gemm_tuning == "measure" && control.gemm_cache.empty()) {
+    faults.add("gemm-tuning", "measure", "needs a file by which all ranks choose alike",
+               "--gemm-cache FILE, or --gemm-tuning off");
   }
   const ParallelOptions& p = options.parallel;
   const auto refuse = [&](const std::string& why, const std::string& legal) {

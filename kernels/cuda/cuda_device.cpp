@@ -45,6 +45,7 @@ void CudaDevice::select_gpu(int ordinal) {
   if (!gpu_fault.empty()) throw RunTimeError("--device cuda: " + gpu_fault);
   TRIAX_CUDA(cudaSetDevice(ordinal));
   ordinal_ = ordinal;
+  gpu_name_ = gpu.name;
   capability_ = gpu.major * 10 + gpu.minor;
   description_ = fmt::format(
       "{}, compute capability {}.{}, {} multiprocessors, {:.1f} GiB; driver for CUDA {}, built with {}", gpu.name,
@@ -98,11 +99,14 @@ CudaDevice::CudaDevice(const CudaDeviceOptions& options) : workspace_(memory_), 
   TRIAX_CUDA(cudaEventCreateWithFlags(origin_.out(), cudaEventDefault));
   TRIAX_CUDA(cudaEventRecord(origin_.get(), stream()));
   origin_s_ = now_s();
-  plans_ = std::make_unique<GemmPlans>(workspace_, options.log);
+  plans_ = std::make_unique<GemmPlans>(
+      workspace_, GemmPlans::Settings{options.gemm_search, gpu_name_, options.log, [this] { synchronize(); }});
   compression_ = std::make_unique<CudaCompression>(*this, workspace_);
   hopper_kernels_ = capability_ / 10 == 9 && hopper_kernels_answer(stream());
   if (hopper_kernels_) description_ += "; attention by wgmma";
 }
+
+int64_t CudaDevice::timed_products() const { return plans_->timed(); }
 
 Compression* CudaDevice::compression() { return compression_.get(); }
 

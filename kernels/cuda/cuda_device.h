@@ -51,6 +51,7 @@ class CudaDevice final : public DiscreteDevice {
   const Arena& workspace() const override { return workspace_; }
   void set_attention_kernels(AttentionKernels kernels) override { attention_kernels_ = kernels; }
   SpecialCalls special_calls() const override { return special_calls_; }
+  int64_t timed_products() const override;
   /// Of operations that were launched without a call here.
   void count(const SpecialCalls& more);
   void set_watch(std::function<void()> watch) override { watch_ = std::move(watch); }
@@ -146,7 +147,7 @@ class CudaDevice final : public DiscreteDevice {
   /// Whether attention on 16-bit types goes to the kernels for Hopper; counts the call.
   bool takes_hopper();
 
-  std::string description_, uuid_;
+  std::string description_, uuid_, gpu_name_;
   int capability_ = 0;           ///< 90 is 9.0
   bool hopper_kernels_ = false;  ///< the GPU is a Hopper, and the module holds code for it
   AttentionKernels attention_kernels_ = AttentionKernels::Best;

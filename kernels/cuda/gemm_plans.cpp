@@ -12,9 +12,6 @@
 namespace triax::kernels {
 namespace {
 
-/// NVIDIA's advice for Hopper; smaller GPUs take less of it.
-constexpr size_t kWorkspaceBytes = size_t{32} << 20;
-
 cudaDataType_t cuda_type(DType dtype) {
   if (dtype == DType::Float8E4M3) return CUDA_R_8F_E4M3;
   if (dtype == DType::Float8E5M2) return CUDA_R_8F_E5M2;
@@ -24,16 +21,6 @@ cudaDataType_t cuda_type(DType dtype) {
 
 int64_t leading(const Tensor& t) { return std::max<int64_t>({t.row_stride(), t.cols(), 1}); }
 
-struct MatmulPolicy {
-  using type = cublasLtMatmulDesc_t;
-  static type null() noexcept { return nullptr; }
-  static void destroy(type raw) noexcept { static_cast<void>(cublasLtMatmulDescDestroy(raw)); }
-};
-struct LayoutPolicy {
-  using type = cublasLtMatrixLayout_t;
-  static type null() noexcept { return nullptr; }
-  static void destroy(type raw) noexcept { static_cast<void>(cublasLtMatrixLayoutDestroy(raw)); }
-};
 struct PreferencePolicy {
   using type = cublasLtMatmulPreference_t;
   static type null() noexcept { return nullptr; }
@@ -75,24 +62,19 @@ cublasLtEpilogue_t word_of(const Epilogue& epilogue) {
   return CUBLASLT_EPILOGUE_DEFAULT;
 }
 
+}  // namespace
+
 const char* name_of(Epilogue::Kind kind) {
   constexpr const char* kNames[] = {"no", "bias", "GELU", "GELU gradient", "bias gradient"};
   return kNames[static_cast<size_t>(kind)];
 }
 
-}  // namespace
-
-struct GemmPlans::Plan {
-  Handle<MatmulPolicy> matmul;
-  Handle<LayoutPolicy> a, b, c;
-  cublasLtMatmulAlgo_t algorithm{};
-  size_t workspace_bytes = 0;
-  bool found = false;
-};
-
-GemmPlans::GemmPlans(Arena& workspace, std::function<void(const std::string&)> log)
-    : workspace_(workspace), log_(std::move(log)) {
+GemmPlans::GemmPlans(Arena& workspace, Settings settings) : workspace_(workspace), settings_(std::move(settings)) {
   TRIAX_CUBLASLT(cublasLtCreate(handle_.out()));
+  if (!settings_.search.cache.empty()) {
+    choices_ = std::make_unique<GemmChoices>(settings_.search, settings_.gpu, cublasLtGetVersion(), kWorkspaceBytes,
+                                             settings_.log);
+  }
 }
 GemmPlans::~GemmPlans() = default;
 
@@ -136,6 +118,10 @@ std::unique_ptr<GemmPlans::Plan> GemmPlans::make_plan(const Gemm& g, const Epilo
   layout(plan->a, g.b);
   layout(plan->b, g.a);
   layout(plan->c, g.c);
+  return plan;
+}
+
+std::vector<cublasLtMatmulHeuristicResult_t> GemmPlans::candidates(const Plan& plan, const Gemm& g, int wanted) {
   Handle<PreferencePolicy> preference;
   TRIAX_CUBLASLT(cublasLtMatmulPreferenceCreate(preference.out()));
   const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
@@ -147,48 +133,53 @@ std::unique_ptr<GemmPlans::Plan> GemmPlans::make_plan(const Gemm& g, const Epilo
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, b);
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, c);
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, c);
-  cublasLtMatmulHeuristicResult_t best{};
+  std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<size_t>(wanted));
   int count = 0;
   const cublasStatus_t status =
-      cublasLtMatmulAlgoGetHeuristic(handle_.get(), matmul, plan->a.get(), plan->b.get(), plan->c.get(), plan->c.get(),
-                                     preference.get(), 1, &best, &count);
+      cublasLtMatmulAlgoGetHeuristic(handle_.get(), plan.matmul.get(), plan.a.get(), plan.b.get(), plan.c.get(),
+                                     plan.c.get(), preference.get(), wanted, results.data(), &count);
   // Both words for "none": the caller has another way.
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) return plan;
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) return {};
   TRIAX_CUBLASLT(status);
-  if (count == 0) return plan;
-  plan->found = true;
-  plan->algorithm = best.algo;
-  plan->workspace_bytes = best.workspaceSize;
-  return plan;
+  results.resize(static_cast<size_t>(count));
+  std::erase_if(results, [](const auto& result) { return result.state != CUBLAS_STATUS_SUCCESS; });
+  return results;
 }
 
 void GemmPlans::say_none(const Gemm& g, const Epilogue& epilogue) {
-  const std::string what = fmt::format("{} epilogue from {} to {}", name_of(epilogue.kind), triax::name_of(g.a.dtype()),
-                                       triax::name_of(g.c.dtype()));
-  if (epilogue.kind == Epilogue::Kind::None || said_[what]++ > 0 || !log_) return;
-  log_(
+  const std::string what = fmt::format("{} epilogue from {} to {}", kernels::name_of(epilogue.kind),
+                                       triax::name_of(g.a.dtype()), triax::name_of(g.c.dtype()));
+  if (epilogue.kind == Epilogue::Kind::None || said_[what]++ > 0 || !settings_.log) return;
+  settings_.log(
       fmt::format("cuBLASLt has no algorithm with {} for a product of {} x {} x {}: where it has none, a pass of its "
                   "own follows the product",
                   what, g.c.rows(), g.c.cols(), op_cols(g.a, g.transpose_a)));
+}
+
+cublasStatus_t GemmPlans::launch(const Plan& plan, const Gemm& g, const Buffer& scratch, cudaStream_t stream) {
+  const float alpha = 1, beta = g.accumulate == Accumulate::Yes ? 1 : 0;
+  const cublasStatus_t status = cublasLtMatmul(
+      handle_.get(), plan.matmul.get(), &alpha, g.b.data(), plan.a.get(), g.a.data(), plan.b.get(), &beta, g.c.data(),
+      plan.c.get(), g.c.data(), plan.c.get(), &plan.algorithm, scratch.data(), plan.workspace_bytes, stream);
+  return status;
+}
+
+/// Always of one size, so that products of all shapes share it.
+Buffer GemmPlans::scratch_for(const Plan& plan) {
+  return plan.workspace_bytes == 0 ? Buffer() : workspace_.allocate(kWorkspaceBytes, MemoryCategory::Workspace);
 }
 
 bool GemmPlans::run(const Gemm& g, const Epilogue& epilogue, cudaStream_t stream) {
   const Key key = key_of(g, epilogue);
   auto at = plans_.find(key);
   if (at == plans_.end()) {
-    at = plans_.emplace(key, make_plan(g, epilogue)).first;
+    at = plans_.emplace(key, choose(key, g, epilogue, stream)).first;
     if (!at->second->found) say_none(g, epilogue);
   }
-  Plan& plan = *at->second;
+  const Plan& plan = *at->second;
   if (!plan.found) return false;
   set_pointers(plan.matmul.get(), g, epilogue);
-  const float alpha = 1, beta = g.accumulate == Accumulate::Yes ? 1 : 0;
-  // Always of one size, so that products of all shapes share it.
-  const Buffer scratch =
-      plan.workspace_bytes == 0 ? Buffer() : workspace_.allocate(kWorkspaceBytes, MemoryCategory::Workspace);
-  TRIAX_CUBLASLT(cublasLtMatmul(handle_.get(), plan.matmul.get(), &alpha, g.b.data(), plan.a.get(), g.a.data(),
-                                plan.b.get(), &beta, g.c.data(), plan.c.get(), g.c.data(), plan.c.get(),
-                                &plan.algorithm, scratch.data(), plan.workspace_bytes, stream));
+  TRIAX_CUBLASLT(launch(plan, g, scratch_for(plan), stream));
   return true;
 }
 

@@ -169,7 +169,12 @@ refuse 'leaves the choice of --collective-algorithm to NCCL (NCCL_ALGO)' 'or lea
   --collective-algorithm dp=ring
 refuse 'does not shard over a part of the dp ranks' 'or no --zero-shard-group' --zero-stage 3 --zero-shard-group 1
 refuse 'works on host memory' '--device cpu' --grad-sync parameter-server
+refuse 'needs a file by which all ranks choose alike' '--gemm-cache FILE, or --gemm-tuning off' --gemm-tuning measure
 expect 2 'registers memory of GPUs, and --device is cpu' train 2 cpu none --use-nccl-ub --train-iters 1
+expect 2 'times algorithms of GPUs, and --device is cpu' train 2 cpu none --gemm-tuning measure --train-iters 1
+expect 2 'holds algorithms of GPUs, and --device is cpu' train 2 cpu none --gemm-cache gemm --train-iters 1
+expect 2 'must be off or measure' train 2 cpu none --gemm-tuning on --train-iters 1
+expect 2 'gemm: cannot be opened: No such file' train 2 cuda-emulated missing --gemm-cache gemm --train-iters 1
 [ ! -e none ] || fault "a refused run leaves a run directory"
 TRIAX_EMULATED_GPUS=1 expect 2 'ranks 0 and 1 on' train 2 cuda-emulated none --train-iters 1
 TRIAX_EMULATED_GPUS=0 expect 5 'this process sees no GPU' train 1 cuda-emulated none --train-iters 1

@@ -4,10 +4,14 @@
 // compute capability 8.9 on, with A transposed, B not, multiples of 16, not E5M2 on both sides, and no epilogue but a
 // bias; vectors only of D's type; the matrix beside GELU only of A's type, with columns at multiples of 8 elements.
 // TRIAX_EMULATED_EPILOGUES=0: it has an algorithm for no epilogue but a bias, as libraries differ in what they have.
+// TRIAX_EMULATED_ALGORITHMS="30,10,20": it has so many algorithms, which take so many milliseconds on the clock of
+// events; the second sums k in two halves, the third in three parts, so that their bits differ.
+// TRIAX_EMULATED_CUBLASLT: its version.
 #include <cublasLt.h>
 #include <simt.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -15,6 +19,7 @@
 #include <vector>
 
 #include "base/fp8.h"
+#include "gpu.h"
 
 struct EmulatedLt {};
 struct EmulatedMatmul {
@@ -78,7 +83,26 @@ struct Product {
   EmulatedMatmul matmul;
   Operand a, b, c, d;
   float scale = 1, keep = 0;
+  int64_t parts = 1;  // of k
 };
+
+constexpr uint64_t kAlgorithm = 0x7472696178;  // the first word of an algorithm; the second is its number
+
+/// Milliseconds of each algorithm.
+std::vector<double> algorithms() {
+  const char* at = std::getenv("TRIAX_EMULATED_ALGORITHMS");
+  if (at == nullptr) return {0};
+  std::vector<double> times;
+  for (const char* const end = at + std::strlen(at); at < end; ++at) {
+    times.push_back(0);
+    at = std::from_chars(at, end, times.back()).ptr;
+  }
+  return times;
+}
+
+bool is_algorithm(const cublasLtMatmulAlgo_t& algorithm) {
+  return algorithm.data[0] == kAlgorithm && algorithm.data[1] < algorithms().size();
+}
 
 /// op(x) as fp32: column after column of op(A), or row after row of op(B), is what `lines` counts.
 void unpack_lines(const Operand& x, bool by_columns, int64_t lines, int64_t length, std::vector<float>& to) {
@@ -123,25 +147,31 @@ void write_bias_gradient(const EmulatedMatmul& matmul, const std::vector<float>&
 }
 
 void multiply(const Product& p) {
-  static std::vector<float> left, right, sums;  // one product at a time
+  static std::vector<float> left, right, sums, totals;  // one product at a time
   const bool plain_a = p.matmul.op_a == CUBLAS_OP_N, plain_b = p.matmul.op_b == CUBLAS_OP_N;
   const auto m = static_cast<int64_t>(p.d.layout.rows), n = static_cast<int64_t>(p.d.layout.cols);
   const auto k = static_cast<int64_t>(plain_a ? p.a.layout.cols : p.a.layout.rows);
   unpack_lines(p.a, plain_a, k, m, left);   // [k][m]
   unpack_lines(p.b, plain_b, n, k, right);  // [n][k]
+  const int64_t part = (k + p.parts - 1) / p.parts;
   sums.resize(static_cast<size_t>(m));
+  totals.resize(static_cast<size_t>(m));
   float scale = p.scale;
   if (p.matmul.scale_a != nullptr) scale *= *p.matmul.scale_a;
   if (p.matmul.scale_b != nullptr) scale *= *p.matmul.scale_b;
   for (int64_t j = 0; j < n; ++j) {
-    std::fill(sums.begin(), sums.end(), 0.0f);
-    for (int64_t l = 0; l < k; ++l) {
-      const float factor = right[static_cast<size_t>(j * k + l)];
-      const float* const column = left.data() + l * m;
-      for (int64_t i = 0; i < m; ++i) sums[static_cast<size_t>(i)] += column[i] * factor;
+    std::fill(totals.begin(), totals.end(), 0.0f);
+    for (int64_t begin = 0; begin < k; begin += part) {
+      std::fill(sums.begin(), sums.end(), 0.0f);
+      for (int64_t l = begin; l < std::min(begin + part, k); ++l) {
+        const float factor = right[static_cast<size_t>(j * k + l)];
+        const float* const column = left.data() + l * m;
+        for (int64_t i = 0; i < m; ++i) sums[static_cast<size_t>(i)] += column[i] * factor;
+      }
+      for (int64_t i = 0; i < m; ++i) totals[static_cast<size_t>(i)] += sums[static_cast<size_t>(i)];
     }
     for (int64_t i = 0; i < m; ++i) {
-      float sum = sums[static_cast<size_t>(i)] * scale;
+      float sum = totals[static_cast<size_t>(i)] * scale;
       if (p.keep != 0) sum += p.keep * read(p.c.data, p.c.layout.type, i + j * p.c.layout.leading);
       write(const_cast<void*>(p.d.data), p.d.layout.type, i + j * p.d.layout.leading,
             finish(p.matmul, p.d.layout.type, i, j, sum));
@@ -171,6 +201,10 @@ bool has_epilogue(const EmulatedMatmul& matmul, int in, const EmulatedLayout& d)
 
 const char* cublasLtGetStatusString(cublasStatus_t status) {
   return status == CUBLAS_STATUS_SUCCESS ? "CUBLAS_STATUS_SUCCESS" : "CUBLAS_STATUS_INVALID_VALUE";
+}
+size_t cublasLtGetVersion() {
+  const char* const text = std::getenv("TRIAX_EMULATED_CUBLASLT");
+  return text == nullptr ? 120205 : static_cast<size_t>(std::atol(text));
 }
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) { return make(handle, EmulatedLt{}); }
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) { return destroy(handle); }
@@ -255,21 +289,36 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   if (odd_columns(*a, alignment[0]) || odd_columns(*b, alignment[1]) || odd_columns(*d, alignment[3])) {
     return CUBLAS_STATUS_NOT_SUPPORTED;
   }
-  results[0] = {};
-  results[0].workspaceSize = 4096;
-  *count = 1;
+  const size_t known = algorithms().size();
+  for (uint64_t i = 0; i < std::min(known, static_cast<size_t>(wanted)); ++i) {
+    results[i] = {{{kAlgorithm, i}}, 4096, CUBLAS_STATUS_SUCCESS};
+    ++*count;
+  }
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t,
+                                       cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+                                       const cublasLtMatmulAlgo_t* algorithm, cublasLtMatmulHeuristicResult_t* result) {
+  if (!is_algorithm(*algorithm)) return CUBLAS_STATUS_INVALID_VALUE;
+  *result = {*algorithm, 4096, CUBLAS_STATUS_SUCCESS};
   return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void* alpha, const void* a,
                               cublasLtMatrixLayout_t a_layout, const void* b, cublasLtMatrixLayout_t b_layout,
                               const void* beta, const void* c, cublasLtMatrixLayout_t c_layout, void* d,
-                              cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t*, void* workspace,
+                              cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t* algorithm, void* workspace,
                               size_t workspace_bytes, cudaStream_t stream) {
-  if (workspace == nullptr || workspace_bytes < 4096) return CUBLAS_STATUS_INVALID_VALUE;
+  if (workspace == nullptr || workspace_bytes < 4096 || !is_algorithm(*algorithm)) return CUBLAS_STATUS_INVALID_VALUE;
   Product p{*desc, {a, *a_layout}, {b, *b_layout}, {c, *c_layout}, {d, *d_layout}};
   p.scale = *static_cast<const float*>(alpha);
   p.keep = *static_cast<const float*>(beta);
-  triax::simt::submit(stream, [p] { multiply(p); });
+  p.parts = static_cast<int64_t>(algorithm->data[1]) + 1;
+  const double time_s = 1e-3 * algorithms()[algorithm->data[1]];
+  triax::simt::submit(stream, [p, time_s] {
+    multiply(p);
+    triax::emulated::pretended_s = triax::emulated::pretended_s + time_s;
+  });
   return CUBLAS_STATUS_SUCCESS;
 }

@@ -96,7 +96,7 @@ class TinyRun {
   /// Over the MPI world of `session`. `options` need not be resolved.
   TinyRun(comm::MpiSession& session, io::RunOptions options, train::Use use = train::Use::Train)
       : options_(resolved(std::move(options), session.size())),
-        device_(session, options_.control.device, options_.control.threads),
+        device_(session, options_.control.device, options_.control.threads, train::gemm_search(options_)),
         grid_(session, train::grid_options(options_), device_.groups()),
         arena_(device_.memory(options_, grid_)) {
     start(use);
