@@ -17,6 +17,7 @@ GroupPlace place_of(int ranks, int stride, int per_node, int world) {
   place.ranks = ranks;
   place.nodes = (ranks + inside - 1) / inside;
   place.sharers = std::max(1, std::min(per_node, world) / inside);
+  if (inside > 1 && place.nodes > 1) place.apart = stride;
   return place;
 }
 
@@ -74,6 +75,7 @@ CollectiveTimes::CollectiveTimes(const bench::Hardware& h) : devices_per_node_(s
   half_bytes = constant("collective_half_bytes");
   copy_s_per_byte = constant("collective_copy_s_per_byte");
   if (constant("port_share") > 0) port_share = constant("port_share");
+  devices_per_switch = constant("devices_per_switch");
   sharp_bytes_per_s = constant("nvlink_sharp_all_reduce_bytes_per_s");
   std::map<Key, std::vector<std::pair<double, double>>> points;
   for (const bench::CollectivePoint& p : h.collectives) {
@@ -88,7 +90,8 @@ double CollectiveTimes::bandwidth(const GroupPlace& place) const {
   const int inside = std::max(1, place.ranks / place.nodes);
   if (place.nodes <= 1) return inner.bytes_per_s;
   const double ports = outer.ports > 0 ? outer.ports : devices_per_node_;
-  const double across = port_share * ports * outer.bytes_per_s / place.sharers;
+  const bool crosses = devices_per_switch > 1 && place.apart >= devices_per_switch;
+  const double across = port_share * (crosses ? crossing_share : 1) * ports * outer.bytes_per_s / place.sharers;
   return inside > 1 ? std::min(inner.bytes_per_s, across) : across;
 }
 

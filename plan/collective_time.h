@@ -16,6 +16,7 @@ struct GroupPlace {
   int ranks = 1;
   int nodes = 1;
   int sharers = 1;
+  int apart = 1;  ///< devices from one rank to the next in a node; 1 where a node holds one rank or all nodes are one
   bool operator==(const GroupPlace&) const = default;
 };
 
@@ -62,6 +63,11 @@ class CollectiveTimes {
   Level inner, outer;
   double base_s = 0;
   double port_share = 1;         ///< of a node's ports that a collective keeps busy; a single message takes one whole
+  /// Devices under one PCIe switch, with the ports beside them; 0: every device has its own port.
+  double devices_per_switch = 0;
+  /// Of port_share, where a ring enters a node under one switch and leaves it under another: by the port that it came
+  /// in by, through the host's bridges. 1: data goes over NVLink to a device beside the port first (NCCL from 2.12 on).
+  double crossing_share = 1;
   double copy_s_per_byte = 0;    ///< of a rank's buffer through its own memory, beside the wire
   double half_bytes = 0;         ///< of a rank's share at which the inner link reaches half its bandwidth
   double sharp_bytes_per_s = 0;  ///< of all-reduce inside one node by the switch; 0: none

@@ -136,6 +136,7 @@ Hardware v100_dgx2() {
              infiniband(8, assumed(11.75 * kGiga, "94 % of 12.5 GB/s, as a 200 Gb/s port reaches"),
                         "arXiv 1910.02054 section 10.1: 800 Gb/s between nodes")};
   add_kernels(h, assumed(0.75, "share of peak that large fp16 GEMMs reach"), assumed(8e-6, "as on an A100"));
+  h.constants["devices_per_switch"] = published(2, kSheet);
   add_fitted(h, "v100");
   return h;
 }
@@ -145,6 +146,7 @@ Hardware a100(const char* name, const char* description, double memory_gib, doub
   h.links = {
       nvlink(8, published(229.35 * kGiga, "vTrain's NCCL table, A100, 8 ranks, all-reduce busbw at 1 GiB")),
       infiniband(8, published(24 * kGiga, kNicOf24), "arXiv 2104.04473 section 5: 8 x 200 Gb/s HDR per DGX A100")};
+  h.constants["devices_per_switch"] = published(2, "DGX A100 system topology: two devices and two adapters a switch");
   add_kernels(h, assumed(0.75, "share of peak that large bf16 GEMMs reach"), assumed(8e-6, "as published GEMM times"));
   add_fitted(h, "a100");
   return h;
