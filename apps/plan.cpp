@@ -24,7 +24,10 @@ std::string help() {
   return text;
 }
 
-PlanAnswer answer_of(const plan::PlanQuestion& question) {
+enum class Reasons { Wanted, Unread };
+
+/// `Unread`: the choice alone; what explains it would be priced and not printed.
+PlanAnswer answer_of(const plan::PlanQuestion& question, Reasons reasons) {
   PlanAnswer answer;
   answer.question = question;
   answer.result = plan::search(question);
@@ -32,6 +35,7 @@ PlanAnswer answer_of(const plan::PlanQuestion& question) {
     answer.infeasible = plan::infeasible_notes(question, answer.result);
     return answer;
   }
+  if (reasons == Reasons::Unread) return answer;
   const plan::Choice& best = answer.result.choices.front();
   answer.ratios = plan::ratios_of(question, best.layout);
   answer.values = plan::value_notes(question, answer.result);
@@ -42,8 +46,9 @@ PlanAnswer answer_of(const plan::PlanQuestion& question) {
 }
 
 int range_of(const PlanRequest& request) {
+  const Reasons reasons = request.format == Format::Json ? Reasons::Wanted : Reasons::Unread;
   std::vector<PlanAnswer> answers;
-  for (const int devices : request.devices) answers.push_back(answer_of(question_for(request, devices)));
+  for (const int devices : request.devices) answers.push_back(answer_of(question_for(request, devices), reasons));
   std::string text;
   if (request.format == Format::Table) text = range_table(answers);
   if (request.format == Format::Csv) text = range_csv(answers);
@@ -72,7 +77,7 @@ int plan_command(const std::vector<std::string>& args) {
     return print_verification(request.verify, request.question.hardware, request.format, request.out);
   }
   if (request.devices.size() > 1) return range_of(request);
-  const PlanAnswer answer = answer_of(request.question);
+  const PlanAnswer answer = answer_of(request.question, Reasons::Wanted);
   std::string text;
   if (request.format == Format::Table) text = plan_table(request, answer);
   if (request.format == Format::Json) text = plan_json(request, answer);

@@ -74,6 +74,8 @@ CollectiveTimes::CollectiveTimes(const bench::Hardware& h) : devices_per_node_(s
   base_s = constant("collective_base_s");
   half_bytes = constant("collective_half_bytes");
   copy_s_per_byte = constant("collective_copy_s_per_byte");
+  fill_bytes = constant("collective_fill_bytes");
+  fill_s_per_byte = constant("collective_fill_s_per_byte");
   if (constant("port_share") > 0) port_share = constant("port_share");
   devices_per_switch = constant("devices_per_switch");
   sharp_bytes_per_s = constant("nvlink_sharp_all_reduce_bytes_per_s");
@@ -105,7 +107,8 @@ double CollectiveTimes::by_formula(Operation op, const GroupPlace& place, double
   const double across = nodes > 1 ? passes * (nodes - 1) : 0;
   const double steps = passes * (n - 1) - across;
   // A pipe of half_bytes fills before the wire runs full; every byte also passes the rank's own memory.
-  const double ramp = half_bytes / b + passes / 2 * copy_s_per_byte * bytes;
+  const double filling = copy_s_per_byte * bytes + fill_s_per_byte * std::min(bytes, fill_bytes);
+  const double ramp = half_bytes / b + passes / 2 * filling;
   const double ring = base_s + ramp + steps * inner.latency_s + across * outer.latency_s + factor * bytes / b;
   if (op != Operation::AllReduce) return ring;
   if (nodes <= 1 && sharp_bytes_per_s > 0 && n > 2) {

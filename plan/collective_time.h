@@ -62,13 +62,15 @@ class CollectiveTimes {
   };
   Level inner, outer;
   double base_s = 0;
-  double port_share = 1;         ///< of a node's ports that a collective keeps busy; a single message takes one whole
+  double port_share = 1;  ///< of a node's ports that a collective keeps busy; a single message takes one whole
   /// Devices under one PCIe switch, with the ports beside them; 0: every device has its own port.
   double devices_per_switch = 0;
   /// Of port_share, where a ring enters a node under one switch and leaves it under another: by the port that it came
   /// in by, through the host's bridges. 1: data goes over NVLink to a device beside the port first (NCCL from 2.12 on).
   double crossing_share = 1;
   double copy_s_per_byte = 0;    ///< of a rank's buffer through its own memory, beside the wire
+  double fill_bytes = 0;         ///< what the buffers of a rank's channels hold; a longer message runs full
+  double fill_s_per_byte = 0;    ///< more for each byte of a message that does not run full
   double half_bytes = 0;         ///< of a rank's share at which the inner link reaches half its bandwidth
   double sharp_bytes_per_s = 0;  ///< of all-reduce inside one node by the switch; 0: none
 

@@ -102,6 +102,7 @@ DeviceTimes::DeviceTimes(const bench::Hardware& hardware, DType dtype)
   multiprocessors = value_of(h.constants, "multiprocessors", 0);
   small_tile_share = value_of(h.constants, "small_tile_share", 1);
   split_depth = value_of(h.constants, "split_depth", 0);
+  unaligned_share = value_of(h.constants, "unaligned_share", 1);
   memory_bytes_per_s = per_s("norm");
   score_bytes_per_s = memory_bytes_per_s;
   kernel_floor_s = floor_s("norm");
@@ -147,10 +148,22 @@ double DeviceTimes::waves(const GemmShape& g) const {
   return best;
 }
 
+double DeviceTimes::alignment(const GemmShape& g) const {
+  if (unaligned_share >= 1) return 1;
+  const bool sums_tokens = g.layout == bench::GemmLayout::NT;
+  int doublings = 3;  // 8 elements of 16 bits are the widest load
+  for (const double contiguous : {g.n, sums_tokens ? g.m : g.k}) {
+    int own = 0;
+    while (own < doublings && std::fmod(contiguous, 2 << own) == 0) ++own;
+    doublings = own;
+  }
+  return std::pow(unaligned_share, (3 - doublings) / 3.0);
+}
+
 double DeviceTimes::roofline_s(const GemmShape& g) const {
   const double bytes = element_bytes_ * (g.m * g.k + g.k * g.n + g.m * g.n);
   const double flops = g.wide && wide_flops > 0 ? wide_flops : gemm_flops;
-  const double time = waves(g) * 2 * g.m * g.n * g.k / flops + bytes / gemm_bytes_per_s + gemm_floor_s;
+  const double time = waves(g) * 2 * g.m * g.n * g.k / (flops * alignment(g)) + bytes / gemm_bytes_per_s + gemm_floor_s;
   return g.layout == bench::GemmLayout::NT ? time * weight_gradient : time;
 }
 

@@ -51,6 +51,9 @@ class DeviceTimes {
   /// multiprocessor: 256 x 128, or 128 x 128 at small_tile_share of its speed, or 128 x 64 at the square of that,
   /// whichever is fastest, with the sum over k cut in up to 8, each cut costing the time of split_depth more of k.
   double multiprocessors = 0, small_tile_share = 1, split_depth = 0;
+  /// Of its speed that a product keeps whose rows begin at odd elements, so that they are read one at a time; 8 and
+  /// multiples of it: all.
+  double unaligned_share = 1;
   double gemm_flops = 0, gemm_bytes_per_s = 0, gemm_floor_s = 0, weight_gradient = 1;
   double memory_bytes_per_s = 0, kernel_floor_s = 0;
   double attention_flops = 0, attention_backward_flops = 0, attention_floor_s = 0;
@@ -65,6 +68,7 @@ class DeviceTimes {
   double roofline_s(const GemmShape& shape) const;
   /// Time of the waves over that of the bare arithmetic at the speed of the largest tile.
   double waves(const GemmShape& shape) const;
+  double alignment(const GemmShape& shape) const;
   double measured_s(const std::vector<MeasuredGemm>& points, const GemmShape& shape) const;
 
   double element_bytes_ = 2;

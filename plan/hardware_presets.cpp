@@ -99,7 +99,8 @@ void add_fitted(Hardware& h, const std::string& scope, const char* instead = nul
     if (c.name == "nvlink_latency_s") h.links.front().latency_s = constant;
     if (c.name == "nic_bytes_per_s") h.links.back().bytes_per_s = constant;
     if (c.name == "nic_latency_s") h.links.back().latency_s = constant;
-    for (const char* name : {"collective_copy_s_per_byte", "collective_base_s", "port_share"}) {
+    for (const char* name : {"collective_copy_s_per_byte", "collective_base_s", "collective_fill_bytes",
+                             "collective_fill_s_per_byte", "port_share", "unaligned_share"}) {
       if (c.name == name) h.constants[name] = constant;
     }
   }

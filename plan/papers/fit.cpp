@@ -9,25 +9,35 @@ namespace {
 
 struct Problem {
   std::vector<const PaperRun*> rows;
-  std::vector<double> weights;
+  std::vector<double> weights, knees;
   std::vector<size_t> free;  // constants
   std::vector<double> start;
 };
 
-/// Rows of a table count together like `kRows` of them, so that a table of hundreds does not drown one of five.
-double weight_of(const std::string& preset, double rows) {
+/// Logarithmic error that counts as one: a table's tolerance.
+double scale_of(const std::string& preset) {
   static const std::map<std::string, double> kScale{
       {"vtrain-single", 0.10},    {"vtrain-multi", 0.03},    {"vtrain-nccl", 0.05},    {"llmfoundry-fsdp", 0.05},
       {"megatron21-fig15", 0.10}, {"megatron21-fig7", 0.12}, {"megatron-core24", 0.05}};
   const auto found = kScale.find(preset);
-  constexpr double kRows = 12;
-  return 1 / (found == kScale.end() ? 0.03 : found->second) * std::min(1.0, std::sqrt(kRows / rows));
+  return found == kScale.end() ? 0.03 : found->second;
 }
 
-double loss_of(double r, double huber) {
+/// Half of r^2 up to `knee`, then towards knee^2: a run that took twice as long as its neighbours for reasons of its
+/// own moves nothing.
+double loss_of(double r, double knee) {
   const double a = std::abs(r);
-  return a <= huber ? r * r / 2 : huber * (a - huber / 2);
+  return a <= knee ? a * a / 2 : knee * knee * (1 - knee * knee / (2 * a * a));
 }
+
+/// Its derivative over r: what the row counts in least squares.
+double weight_of_error(double r, double knee) {
+  const double a = std::abs(r);
+  return a <= knee ? 1 : std::pow(knee / a, 4);
+}
+
+/// Rows of a table count together like so many of them, so that a table of hundreds does not drown one of five.
+constexpr double kRows = 12;
 
 class Fitter {
  public:
@@ -40,7 +50,9 @@ class Fitter {
     for (const PaperRun& run : runs) {
       if (!run.fitted || run.published <= 0) continue;
       p_.rows.push_back(&run);
-      p_.weights.push_back(weight_of(run.preset, counts[run.preset]));
+      const double scale = scale_of(run.preset);
+      p_.weights.push_back(std::min(1.0, std::sqrt(kRows / counts[run.preset])) / scale);
+      p_.knees.push_back(options_.knee * scale);
     }
     for (size_t i = 0; i < constants.size(); ++i) {
       const bool used =
@@ -94,7 +106,7 @@ class Fitter {
   double total(const std::vector<double>& x, const std::vector<double>& errors) const {
     double sum = 0;
     for (size_t i = 0; i < errors.size(); ++i) {
-      sum += p_.weights[i] * p_.weights[i] * loss_of(errors[i], options_.huber);
+      sum += p_.weights[i] * p_.weights[i] * loss_of(errors[i], p_.knees[i]);
     }
     for (size_t j = 0; j < x.size(); ++j) sum += std::pow((x[j] - p_.start[j]) / options_.prior, 2) / 2;
     return sum;
@@ -115,8 +127,7 @@ class Fitter {
     }
     set(x);
     for (size_t i = 0; i < errors.size(); ++i) {
-      const double e = std::abs(errors[i]);
-      const double w = p_.weights[i] * p_.weights[i] * (e <= options_.huber ? 1 : options_.huber / e);
+      const double w = p_.weights[i] * p_.weights[i] * weight_of_error(errors[i], p_.knees[i]);
       for (size_t j = 0; j < n; ++j) {
         if (jacobian[j][i] == 0) continue;
         for (size_t k = 0; k < n; ++k) a[j][k] += w * jacobian[j][i] * jacobian[k][i];

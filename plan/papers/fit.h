@@ -1,5 +1,5 @@
 // Fits constants to published runs: Levenberg-Marquardt on the logarithms of constants and of predicted over published
-// times, with Huber's loss (one odd row does not bend the rest) and a weak pull of every constant to where it started.
+// times, with a loss that ends (an odd row bends nothing) and a weak pull of every constant to where it started.
 #pragma once
 
 #include "plan/papers/constants.h"
@@ -7,8 +7,8 @@
 namespace triax::plan {
 
 struct FitOptions {
-  double huber = 0.06;  ///< logarithmic error beyond which a row pulls with constant force
-  double prior = 0.5;   ///< logarithmic distance of a constant from its start that counts like one row's `scale`
+  double knee = 3;      ///< logarithmic error, over its table's tolerance, beyond which a row pulls less and less
+  double prior = 0.25;  ///< logarithmic distance of a constant from its start that counts like one row's `scale`
   int iterations = 40;
 };
 

@@ -45,7 +45,7 @@ class Pricer {
   }
 
  private:
-  using Key = std::tuple<int, bool, int64_t, parallel::RecomputeGranularity, int, int, int, int>;
+  using Key = std::tuple<int, bool, int64_t, parallel::RecomputeGranularity, int, int, int, int, int>;
 
   const LayerCosts& costs_of_layers(const StepShape& shape) {
     GroupPlace place;
@@ -57,7 +57,8 @@ class Pricer {
                   shape.zero >= 2 ? shape.zero : 0,
                   place.ranks,
                   place.nodes,
-                  place.sharers};
+                  place.sharers,
+                  place.apart};
     const auto at = costs_.find(key);
     if (at != costs_.end()) return at->second;
     return costs_.emplace(key, layer_costs(pricing_, shape)).first->second;

@@ -107,10 +107,13 @@ TEST(CollectiveTimes, GroupsOfAnAxisShareTheNodesPorts) {
   EXPECT_EQ(place_of(8, 1, 8, 64), (GroupPlace{8, 1, 1}));
   EXPECT_EQ(place_of(16, 1, 8, 64), (GroupPlace{16, 2, 1}));
   EXPECT_EQ(place_of(8, 8, 8, 64), (GroupPlace{8, 8, 8}));
-  EXPECT_EQ(place_of(16, 2, 8, 64), (GroupPlace{16, 4, 2}));
+  EXPECT_EQ(place_of(16, 2, 8, 64), (GroupPlace{16, 4, 2, 2}));
+  EXPECT_EQ(place_of(4, 2, 8, 64), (GroupPlace{4, 1, 2}));
   bench::Hardware wires = *find_hardware("a100-80gb");
-  for (const char* name : {"port_share", "collective_base_s", "collective_copy_s_per_byte"})
+  for (const char* name :
+       {"port_share", "collective_base_s", "collective_copy_s_per_byte", "collective_fill_s_per_byte"}) {
     wires.constants.erase(name);
+  }
   const CollectiveTimes times(wires);
   const double bytes = 8e9;
   const auto all_reduce = [&](GroupPlace place) { return times.time_s(comm::Operation::AllReduce, place, bytes); };
@@ -119,6 +122,52 @@ TEST(CollectiveTimes, GroupsOfAnAxisShareTheNodesPorts) {
   EXPECT_NEAR(all_reduce({8, 8, 1}) * 8 / all_reduce({8, 8, 8}), 1, 0.01);
   EXPECT_DOUBLE_EQ(all_reduce({1, 1, 1}), 0);
   EXPECT_NEAR(times.time_s(comm::Operation::AllGather, {8, 1, 1}, bytes) / all_reduce({8, 1, 1}), 0.5, 0.01);
+}
+
+TEST(CollectiveTimes, RingsThatCrossSwitchesLoseAShareOfThePorts) {
+  CollectiveTimes times(*find_hardware("a100-80gb"));
+  const auto all_reduce = [&](int ranks, int stride) {
+    return times.time_s(comm::Operation::AllReduce, place_of(ranks, stride, 8, 64), 8e9);
+  };
+  // dp of t = 1, 2, 4, 8: all eight devices of a node, one of each switch, every second of those, one.
+  const double whole[] = {all_reduce(64, 1), all_reduce(32, 2), all_reduce(16, 4), all_reduce(8, 8)};
+  times.crossing_share = 0.25;
+  EXPECT_DOUBLE_EQ(all_reduce(64, 1), whole[0]);
+  EXPECT_NEAR(all_reduce(32, 2) / whole[1], 4, 0.2);
+  EXPECT_NEAR(all_reduce(16, 4) / whole[2], 4, 0.2);
+  EXPECT_DOUBLE_EQ(all_reduce(8, 8), whole[3]);
+  EXPECT_DOUBLE_EQ(all_reduce(2, 4), CollectiveTimes(*find_hardware("a100-80gb"))
+                                         .time_s(comm::Operation::AllReduce, {2, 1, 4}, 8e9));  // inside a node
+}
+
+TEST(CollectiveTimes, LongMessagesRunFullPastTheBuffers) {
+  CollectiveTimes times(*find_hardware("a100-80gb"));
+  times.copy_s_per_byte = 0;
+  times.fill_bytes = 100e6;
+  times.fill_s_per_byte = 1e-12;
+  const auto slope = [&](double from, double to) {
+    const auto at = [&](double bytes) { return times.time_s(comm::Operation::AllReduce, {8, 1, 1}, bytes); };
+    return (at(to) - at(from)) / (to - from);
+  };
+  const double wire = 2 * 7.0 / 8 / times.inner.bytes_per_s;
+  EXPECT_NEAR(slope(10e6, 90e6) / (wire + 1e-12), 1, 1e-9);
+  EXPECT_NEAR(slope(110e6, 900e6) / wire, 1, 1e-9);
+}
+
+TEST(DeviceTimes, RowsThatBeginAtOddElementsAreReadOneAtATime) {
+  DeviceTimes device(*find_hardware("a100-80gb"), DType::BFloat16);
+  device.gemm_floor_s = 0;
+  device.gemm_bytes_per_s = 1e30;
+  device.multiprocessors = 0;
+  device.unaligned_share = 0.125;
+  const auto over_aligned = [&](bench::GemmLayout layout, double m, double n, double k) {
+    return device.gemm_s({layout, false, m, n, k}) * device.gemm_flops / (2 * m * n * k);
+  };
+  using enum bench::GemmLayout;
+  EXPECT_NEAR(over_aligned(TN, 4095, 50264, 1024), 1, 1e-12);  // tokens are no row's length
+  EXPECT_NEAR(over_aligned(TN, 4096, 50260, 1024), 2, 1e-12);
+  EXPECT_NEAR(over_aligned(NN, 4096, 1024, 50258), 4, 1e-12);
+  EXPECT_NEAR(over_aligned(NT, 50257, 1024, 4096), 8, 1e-12);
 }
 
 TEST(DeviceTimes, ProductsTakeWholeWavesOfTiles) {
