@@ -130,15 +130,21 @@ double bubble(const StepShape& s, const PositionTime& first, const PositionTime&
   const double p = s.pipeline;
   if (s.pipeline == 1) return 0;
   const double others = first.total() + last.total() + (p - 2) * inner.total() - slowest.total();
+  // Whatever weight gradients fill: the stage of the loss takes one micro-batch after the other, and the last one still
+  // goes back through all. Few micro-batches are bound by that.
+  const auto m = static_cast<double>(s.num_micro_batches);
+  const auto once = [](const PositionTime& t) { return t.total() - t.weight; };
+  const double through = (m - 1) * once(last) / s.chunks + once(first) + once(last) + (p - 2) * once(inner) +
+                         first.weight / s.chunks - m * slowest.total();
   switch (s.schedule) {
     case ScheduleKind::Interleaved:
       return others / s.chunks;
     case ScheduleKind::ZeroBubbleH1:
-      return std::max(0.0, others - 2 * (p - 1) * inner.weight);
+      return std::max({0.0, through, others - 2 * (p - 1) * inner.weight});
     case ScheduleKind::ZeroBubbleH2:
-      return std::max(0.0, others - 3 * (p - 1) * inner.weight);
+      return std::max({0.0, through, others - 3 * (p - 1) * inner.weight});
     case ScheduleKind::ZeroBubbleV:
-      return 0;
+      return std::max(0.0, through);
     default:
       return others;
   }
@@ -153,6 +159,8 @@ double messages(const Software& software, const StepShape& s, double c) {
       return 2 * c * ((p - 1) * m / p + (p - 2));
     case ScheduleKind::Interleaved:
       return 2 * c * (s.chunks * p - 1) + (s.overlap_p2p ? 0 : software.awaited_messages * c * s.chunks * m);
+    case ScheduleKind::ZeroBubbleV:
+      return 2 * c * (s.chunks * p - 1);
     default:
       return 2 * c * (p - 1);
   }

@@ -42,7 +42,8 @@ struct StepTime {
 ///   gpipe, 1f1b   sum_i (f_i + b_i) + (m-1) max (f+b) + 2c [(p-1) m/p + p-2]      (gpipe: + 2c (p-1))
 ///   interleaved   m max (f+b) + sum_{i>0} (f_i + b_i) / v + 2c (vp-1); without overlap of messages + c v m,
 ///                 c the time of what a step sends to both neighbours where the program sends it together
-///   zb-h1, -h2    m max + (p-1) (F+I-W), (F+I-2W); zb-v m max: not below 0
+///   zb-h1, -h2    m max + (p-1) (F+I-W), (F+I-2W); zb-v m max: not below what the last micro-batch takes,
+///                 (m-1) (F + I)/v + sum_i (F_i + I_i) + W/v
 /// then gradients over dp beside the last backward, optimizer, gathers.
 StepTime step_time(const Pricing& pricing, const StepShape& shape, const LayerCosts& costs);
 StepTime step_time(const Pricing& pricing, const StepShape& shape);

@@ -70,6 +70,26 @@ TEST(StepTime, AgreesWithTheSimulationOfTheSameCosts) {
   }
 }
 
+TEST(StepTime, ZeroBubbleSchedulesAreBoundByTheLastMicroBatchWhereThereAreFew) {
+  const bench::Hardware& a100 = *find_hardware("a100-80gb");
+  const struct {
+    const char* schedule;
+    double few, many;  // tolerance below 8 micro-batches on 8 positions, and from there on
+  } cases[] = {
+      {"zb-h1", 0.01, 0.09}, {"zb-h2", 0.01, 0.02}, {"zb-v --num-virtual-stages-per-pipeline-rank 2", 0.19, 0.1}};
+  for (const auto& c : cases) {
+    for (const int batch : {1, 2, 4, 8, 16, 32}) {
+      const std::string words =
+          std::string("--micro-batch-size 1 --pipeline-model-parallel-size 8 --pipeline-schedule ") + c.schedule +
+          " --global-batch-size " + std::to_string(batch);
+      const io::RunOptions options = run_of(kModel + words, 8);
+      const StepShape shape = shape_of(options);
+      const double closed = step_time(Pricing(a100, *find_software("triax"), shape.dtype), shape).step_s;
+      EXPECT_NEAR(closed / simulated_s(options, a100), 1, batch < 8 ? c.few : c.many) << words;
+    }
+  }
+}
+
 bench::GemmPoint gemm_point(bench::GemmLayout layout, int64_t m, int64_t n, int64_t k, double time_s) {
   bench::GemmPoint p;
   p.dtype = DType::BFloat16;
