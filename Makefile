@@ -2,10 +2,11 @@
 #   make [PRESET=cpu|cuda|cpu-asan]   build/PRESET/bin/triax      make install PREFIX=/path
 #   make demo                         a 3D-parallel run on 8 ranks from nothing
 #   make check, make check-long       all tests; with the long sweeps
+#   make check-asan                   the emulated GPU's kernels and runtime under sanitizers, in several orders of warps
 #   make check-gpu                    on a machine with a GPU: tests and speeds of kernels and training
 #   make setup                        look for dependencies, install or list what is missing
 #   make corpus, format, tidy, clean
-# Variables: JOBS=n, TARGET=name (build that alone), CMAKE_ARGS="-DNAME=VALUE ...", TRIAX_WERROR=ON.
+# Variables: JOBS=n, TARGET=names (build that alone), CMAKE_ARGS="-DNAME=VALUE ...", TRIAX_WERROR=ON.
 PRESET ?= cpu
 PREFIX ?= $(CURDIR)/install
 CMAKE_ARGS ?=
@@ -22,7 +23,7 @@ run := env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL
 
 # Recipes are parallel inside (JOBS), not among each other: setup may install packages.
 .NOTPARALLEL:
-.PHONY: all build configure setup demo check check-long check-gpu corpus format tidy install clean
+.PHONY: all build configure setup demo check check-long check-asan check-gpu corpus format tidy install clean
 all: build
 
 setup:
@@ -49,6 +50,13 @@ check: setup build
 
 check-long: setup build
 	@$(run) scripts/check.sh $(PRESET)-long $(build)
+
+# Minutes, of which most go into building these alone. SEEDS=n: orders and shapes to try.
+emulated_programs := cuda_tests triax_cuda_emulated emulated_simt emulated_runtime emulated_sanitizer
+check-asan: setup
+	@$(MAKE) --no-print-directory PRESET=cpu-asan "TARGET=$(emulated_programs)" build
+	@$(run) ctest --test-dir build/cpu-asan -R '^emulated\.' --output-on-failure --no-tests=error --parallel $(JOBS)
+	@scripts/check_emulated.sh build/cpu-asan $(or $(SEEDS),3)
 
 # The program where it can be built, for this machine's GPU alone; the kernels in any case.
 check-gpu:

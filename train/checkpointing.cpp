@@ -246,7 +246,7 @@ void Checkpointing::stage(std::vector<io::Piece>& pieces) {
   }
 }
 
-/// Training goes on; the next optimizer step waits, on a GPU, for the copies (Trainer::update).
+/// Training goes on; the next op that changes what is copied waits, on a GPU, for the copies (Trainer::update).
 void Checkpointing::start_in_background(SaveJob job) {
   running_ = std::async(std::launch::async, [this, job = std::move(job)] {
     device_->finish_copies();

@@ -71,6 +71,7 @@ GradientCompression::GradientCompression(const comm::CompressionOptions& options
                                          std::span<const parallel::FlatRange> blocks, comm::Communicator& group,
                                          kernels::Device& device, Arena& arena, comm::SumFor sum_for, uint64_t seed)
     : options_(options),
+      device_(&device),
       buckets_(compressed_buckets(store, blocks, options)),
       sum_(context_of(options, store, group, device, arena), buckets_, options,
            {sum_for, sum_for == comm::SumFor::EveryRank ? comm::PieceCut::Blocks : comm::PieceCut::Even}, seed),
@@ -89,7 +90,10 @@ void GradientCompression::start_step(int64_t step, int64_t update) {
       active_ ? sum_.sent_bytes() + (momentum_sum_ ? momentum_sum_->sent_bytes() : 0) : dense_bytes_per_step_;
 }
 
-void GradientCompression::start(size_t block) { sum_.start(block, static_cast<uint64_t>(step_)); }
+void GradientCompression::start(size_t block) {
+  device_->order_after_copies();  // of a checkpoint, which holds what the last codes left out
+  sum_.start(block, static_cast<uint64_t>(step_));
+}
 
 void GradientCompression::finish() { sum_.finish(); }
 

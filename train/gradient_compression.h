@@ -52,6 +52,7 @@ class GradientCompression {
 
  private:
   comm::CompressionOptions options_;
+  kernels::Device* device_;
   std::vector<comm::CompressedBucket> buckets_;
   comm::CompressedSum sum_;
   std::unique_ptr<comm::BucketSum> momentum_sum_;

@@ -15,4 +15,4 @@ inline void nccl_check(ncclResult_t status, const char* call, const char* file, 
 
 }  // namespace triax::comm
 
-#define TRIAX_NCCL(call) ::triax::comm::nccl_check((call), #call, __FILE__, __LINE__)
+#define TRIAX_NCCL(call) ::triax::comm::nccl_check(TRIAX_CALL(call), #call, __FILE__, __LINE__)

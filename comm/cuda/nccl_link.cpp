@@ -138,6 +138,7 @@ NcclLink::Slot& NcclLink::begin(Operation op) {
       TRIAX_CUDA(cudaEventCreateWithFlags(event->out(), cudaEventDefault));
     }
     idle_.reserve(slots_.size());
+    in_flight_.reserve(slots_.size());
     idle_.push_back(&fresh);
   }
   Slot& slot = *idle_.back();
@@ -159,10 +160,11 @@ Work NcclLink::end(Slot& slot) {
 }
 
 void NcclLink::collect() {
-  while (!in_flight_.empty() && in_flight_.front()->waited) {
-    Slot& slot = *in_flight_.front();
+  size_t ended = 0;
+  for (; ended < in_flight_.size() && in_flight_[ended]->waited; ++ended) {
+    Slot& slot = *in_flight_[ended];
     const cudaError_t status = cudaEventQuery(slot.go.get());
-    if (status == cudaErrorNotReady) return;
+    if (status == cudaErrorNotReady) break;
     TRIAX_CUDA(status);
     end_wait(slot);
     const double busy_s = seconds_between(slot.begin, slot.done);
@@ -171,9 +173,9 @@ void NcclLink::collect() {
       if (came_.empty()) came_.reserve(kMostKept);
       came_.push_back({slot.op, slot.label, device_->host_time_s(slot.begin), busy_s});
     }
-    in_flight_.pop_front();
     idle_.push_back(&slot);
   }
+  in_flight_.erase(in_flight_.begin(), in_flight_.begin() + static_cast<ptrdiff_t>(ended));
 }
 
 /// What every member gives, member after member; of messages, what both do.

@@ -87,8 +87,8 @@ class NcclLink {
   kernels::CudaStream stream_;
   std::deque<Slot> slots_;
   std::vector<Slot*> idle_;
-  std::deque<Slot*> in_flight_;  ///< in order
-  std::vector<Came> came_;       ///< since meet(), the first ones
+  std::vector<Slot*> in_flight_;  ///< in order
+  std::vector<Came> came_;        ///< since meet(), the first ones
   int64_t sequence_ = 0;
 };
 

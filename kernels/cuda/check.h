@@ -8,6 +8,13 @@
 
 #include "base/error.h"
 
+#if defined(TRIAX_EMULATED)
+#include <simt_apart.h>
+#define TRIAX_CALL(call) (::triax::simt::Apart{}, (call))
+#else
+#define TRIAX_CALL(call) (call)
+#endif
+
 namespace triax::kernels {
 
 inline void cuda_check(cudaError_t status, const char* call, const char* file, int line) {
@@ -21,5 +28,5 @@ inline void cublaslt_check(cublasStatus_t status, const char* call, const char* 
 
 }  // namespace triax::kernels
 
-#define TRIAX_CUDA(call) ::triax::kernels::cuda_check((call), #call, __FILE__, __LINE__)
-#define TRIAX_CUBLASLT(call) ::triax::kernels::cublaslt_check((call), #call, __FILE__, __LINE__)
+#define TRIAX_CUDA(call) ::triax::kernels::cuda_check(TRIAX_CALL(call), #call, __FILE__, __LINE__)
+#define TRIAX_CUBLASLT(call) ::triax::kernels::cublaslt_check(TRIAX_CALL(call), #call, __FILE__, __LINE__)

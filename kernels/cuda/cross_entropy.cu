@@ -1,5 +1,5 @@
 // Vocabulary-parallel cross-entropy over logits[T, V], row stride free; columns from `valid` on are padding. Statistics
-// fp32 [T], the loss fp64 [1]. One block per row; sums in fp32 in a fixed order.
+// fp32 [T], the loss fp64 [1]. One block per row; sums in a fixed order, each thread's in compensated fp32.
 //   max:      row_max = max over valid columns              reads T V elements
 //   sum:      sum_exp = sum exp(logit - row_max); target    reads T V
 //   loss:     loss_sum += sum mask (log sum_exp + row_max - target_logit)
@@ -34,27 +34,39 @@ __global__ void __launch_bounds__(kRowBlock) row_maximum(Rows<const T> logits, i
   if (threadIdx.x == 0) global_write(row_max + r, max);
 }
 
+/// A sum in fp32 with what its roundings left out (Kahan): as many terms as a vocabulary has cost no more than one
+/// rounding.
+struct CompensatedSum {
+  float sum = 0, excess = 0;
+  __device__ void add(float v) {
+    const float term = v - excess, next = sum + term;
+    excess = (next - sum) - term;
+    sum = next;
+  }
+  __device__ double value() const { return static_cast<double>(sum) - static_cast<double>(excess); }
+};
+
 template <class T, int V>
 __global__ void __launch_bounds__(kRowBlock)
     row_sum_exp(Rows<const T> logits, int64_t first, int64_t valid, const int32_t* target, const float* row_max,
                 float* sum_exp, float* target_logit) {
-  __shared__ BlockScratch<float> scratch;
+  __shared__ BlockScratch<double> scratch;
   const int64_t r = blockIdx.x;
   const float max = global_read(row_max + r);
-  float sum = 0;
+  CompensatedSum sum;
   for (int64_t c = static_cast<int64_t>(threadIdx.x) * V; c < valid; c += kRowBlock * V) {
     if (c + V <= valid) {
       float v[V];
       load(logits.at(r, c), v);
       TRIAX_UNROLL
-      for (int i = 0; i < V; ++i) sum += expf(v[i] - max);
+      for (int i = 0; i < V; ++i) sum.add(expf(v[i] - max));
     } else {
-      for (int64_t i = c; i < valid; ++i) sum += expf(to_float(global_read(logits.at(r, i))) - max);
+      for (int64_t i = c; i < valid; ++i) sum.add(expf(to_float(global_read(logits.at(r, i))) - max));
     }
   }
-  sum = block_sum(sum, scratch);
+  const double total = block_sum(sum.value(), scratch);
   if (threadIdx.x == 0) {
-    global_write(sum_exp + r, sum);
+    global_write(sum_exp + r, static_cast<float>(total));
     const int64_t id = global_read(target + r) - first;
     global_write(target_logit + r, id >= 0 && id < valid ? to_float(global_read(logits.at(r, id))) : 0.0f);
   }
@@ -85,12 +97,13 @@ __global__ void __launch_bounds__(kRowBlock)
                  const float* row_max, const float* sum_exp, const float* mask, double seed_factor,
                  const StepBlock* step) {
   const int64_t r = blockIdx.x, id = global_read(target + r) - first;
-  const float max = global_read(row_max + r), inverse = 1 / global_read(sum_exp + r);
+  const float max = global_read(row_max + r);
   const float weight = (mask == nullptr ? 1.0f : global_read(mask + r)) *
                        static_cast<float>(seed_factor * global_read(&step->loss_scale));
+  const float scale = static_cast<float>(static_cast<double>(weight) / static_cast<double>(global_read(sum_exp + r)));
   const auto gradient = [&](float logit, int64_t c) {
     if (c >= valid || weight == 0) return 0.0f;  // also of a masked row that holds NaN
-    return (expf(logit - max) * inverse - (c == id ? 1.0f : 0.0f)) * weight;
+    return expf(logit - max) * scale - (c == id ? weight : 0.0f);
   };
   for (int64_t c = static_cast<int64_t>(threadIdx.x) * V; c < cols; c += kRowBlock * V) {
     if (c + V <= cols) {

@@ -67,8 +67,9 @@ TEST(CudaCompression, CodesHaveTheBitsOfTheCpu) {
   const auto cpu = make_cpu_device({1});
   MirroredCompression gpu(cuda_device());
   for (const Codec codec : kCodecs) {
-    for (const uint64_t seed : {1u, 2u, 3u}) {
-      const Case c = random_case(codec, seed, seed == 1 ? 90 : 12);
+    for (uint64_t i = 1; i <= 3; ++i) {
+      const uint64_t seed = i + 3 * shapes_seed();
+      const Case c = random_case(codec, seed, i == 1 ? 90 : 12);
       for (const bool residual : {true, false}) {
         const std::string what = std::string(kNames[static_cast<size_t>(codec)]) + " seed " + std::to_string(seed);
         const Coded want = coded_by(*cpu->compression(), codec, c, residual, 0);

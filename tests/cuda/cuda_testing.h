@@ -11,6 +11,8 @@ inline const std::vector<DType> kCudaTypes{DType::Float32, DType::BFloat16, DTyp
 
 /// True when every thread is a fiber, and shapes must be small.
 bool is_emulated();
+/// TRIAX_SHAPES_SEED (0 when it is not set): tests of random shapes take others.
+uint64_t shapes_seed();
 /// The device, and the same for host tensors.
 DiscreteDevice& cuda_device();
 MirroredDevice& mirrored();

@@ -1,5 +1,6 @@
 // Runs the tests on one device, or says why it cannot and ends with 77.
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "tests/cuda/cuda_testing.h"
@@ -15,6 +16,10 @@ std::unique_ptr<MirroredDevice> mirror;
 bool is_emulated() {
   const char* const name = std::getenv("TRIAX_TEST_DEVICE");
   return name != nullptr && std::strcmp(name, "cuda-emulated") == 0;
+}
+uint64_t shapes_seed() {
+  const char* const text = std::getenv("TRIAX_SHAPES_SEED");
+  return text == nullptr ? 0 : std::strtoull(text, nullptr, 10);
 }
 DiscreteDevice& cuda_device() { return *device; }
 MirroredDevice& mirrored() { return *mirror; }

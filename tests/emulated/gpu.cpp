@@ -1,5 +1,7 @@
 #include "gpu.h"
 
+#include <simt_apart.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -67,6 +69,7 @@ void Gpu::submit(EmulatedStream& stream, Task task) {
 
 /// Who asks again and again waits: it works meanwhile, too.
 bool Gpu::idle(EmulatedStream& stream) {
+  const simt::Apart apart;
   std::unique_lock lock(mutex_);
   ++waiting_;
   for (int i = 0; i < 64 && !fault_ && !stream.tasks.empty() && !running_; ++i) {
@@ -85,6 +88,7 @@ bool Gpu::all_idle() const {
 
 /// A host thread that waits works meanwhile, which saves the change of threads.
 void Gpu::help_until(const std::function<bool()>& done, std::unique_lock<std::mutex>& lock) {
+  const simt::Apart apart;
   ++waiting_;
   while (!fault_ && !done()) {
     if (running_) {
@@ -119,7 +123,7 @@ void Gpu::locked(const std::function<void()>& f) {
   f();
 }
 
-/// A random stream among those that have work and do not lag behind; null when there is none now.
+/// A random stream, or the oldest, among those that have work and do not lag behind; null when there is none now.
 EmulatedStream* Gpu::choose() {
   std::vector<EmulatedStream*>& ready = ready_;
   std::vector<EmulatedStream*>& asked = asked_;
@@ -131,6 +135,7 @@ EmulatedStream* Gpu::choose() {
     const bool lags = waiting_ == 0 && stream->tasks.size() < stream->lag && now - stream->since < kLongestLag;
     if (!lags) (stream->unfinished ? asked : ready).push_back(stream);
   }
+  if (order == StreamOrder::OldestFirst && !ready.empty()) return ready.front();
   // Every now and then a task is asked again although others have work.
   if (!asked.empty() && (ready.empty() || random_() % 8 == 0)) return asked[random_() % asked.size()];
   return ready.empty() ? nullptr : ready[random_() % ready.size()];
@@ -165,6 +170,7 @@ bool Gpu::run_front(EmulatedStream& stream, std::unique_lock<std::mutex>& lock) 
 }
 
 void Gpu::work() {
+  const simt::Apart apart;
   std::unique_lock lock(mutex_);
   while (true) {
     wake_.wait(lock, [this] { return ending_ || (!fault_ && !all_idle()); });
@@ -178,3 +184,8 @@ void Gpu::work() {
 }
 
 }  // namespace triax::emulated
+
+extern "C" __attribute__((visibility("default"))) triax::emulated::StreamOrder* triax_emulated_stream_order() {
+  return &triax::emulated::Gpu::instance().order;
+}
+extern "C" __attribute__((visibility("default"))) int* triax_emulated_apart() { return &triax::simt::apart_depth; }

@@ -19,6 +19,8 @@
 #include <utility>
 #include <vector>
 
+#include "tests/emulated/recorded.h"
+
 struct EmulatedStream;
 
 namespace triax::emulated {
@@ -47,6 +49,8 @@ class Gpu {
   void drain();
   /// Runs `f` while no task runs.
   void locked(const std::function<void()>& f);
+  /// Changed while the GPU is idle.
+  StreamOrder order = StreamOrder::Random;
 
  private:
   Gpu();

@@ -37,7 +37,7 @@ unsigned swizzled(unsigned address, unsigned row_bytes) {
 
 unsigned char* shared_at(unsigned address, unsigned bytes) {
   const unsigned offset = address - machine.shared_offset;
-  if (address < machine.shared_offset || offset + bytes > machine.shared.size() * sizeof(uint4)) {
+  if (address < machine.shared_offset || offset + bytes > machine.asked_shared) {
     throw KernelFault("shared memory address " + std::to_string(address) + " is outside of the block's");
   }
   return dynamic_shared() + offset;

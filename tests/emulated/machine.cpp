@@ -88,6 +88,8 @@ bool Machine::take_fresh(Worker& w) {
   return false;
 }
 
+constexpr size_t kStackBytes = Stacks::kBytes - Stacks::kGuard;
+
 void Machine::turn(Thread& t) {
   running = &t;
   ++counters().turns;
@@ -95,29 +97,40 @@ void Machine::turn(Thread& t) {
   worker = &w;
   w.thread = &t;
   char* const top = static_cast<char*>(stacks_.top(w.number));
-  constexpr size_t kSize = Stacks::kBytes - Stacks::kGuard;
   if (!w.self) {
     context::stack_context where;
     where.sp = top;
-    where.size = kSize;
-    StackSwitch::fresh(top - kSize, kSize);
+    where.size = kStackBytes;
+    StackSwitch::fresh(top - kStackBytes, kStackBytes);
     w.self = context::fiber(std::allocator_arg, context::preallocated(where.sp, where.size, where), KeepStack{},
                             [this, &w](context::fiber&& from) {
-                              StackSwitch::arrive_first(&stack_lowest, &stack_bytes);
+                              w.stack.arrive_from(&stack_lowest, &stack_bytes);
                               w.scheduler = std::move(from);
-                              while (true) {
+                              while (!ending) {
                                 work(w);
                                 w.stack.leave_for(stack_lowest, stack_bytes);
                                 w.scheduler = std::move(w.scheduler).resume();
-                                w.stack.arrive();
+                                w.stack.arrive_from(&stack_lowest, &stack_bytes);
                               }
+                              StackSwitch::leave_for_good(stack_lowest, stack_bytes);
                               return std::move(w.scheduler);
                             });
   }
-  stack.leave_for(top - kSize, kSize);
+  stack.leave_for(top - kStackBytes, kStackBytes);
   w.self = std::move(w.self).resume();
   stack.arrive();
   if (error_ && !abandoned) std::rethrow_exception(error_);
+}
+
+/// Fibers end by themselves: boost would unwind them by an exception, on stacks that AddressSanitizer is not told of.
+Machine::~Machine() {
+  ending = true;
+  for (Worker* const w : idle_) {
+    if (!w->self) continue;
+    stack.leave_for(static_cast<char*>(stacks_.top(w->number)) - kStackBytes, kStackBytes);
+    w->self = std::move(w->self).resume();
+    stack.arrive();
+  }
 }
 
 void Machine::abandon() {
@@ -191,6 +204,36 @@ bool Machine::release_barrier() {
   return true;
 }
 
+/// Elements of the strip behind dynamic shared memory.
+constexpr size_t kSharedStrip = 64;
+
+/// All of it NaN in every floating type; AddressSanitizer guards what lies behind, and without it a strip is looked at
+/// when the block has ended.
+void Machine::take_shared(size_t bytes) {
+  constexpr uint4 kUnwritten{~0u, ~0u, ~0u, ~0u};
+  const size_t whole = (bytes + 15) / 16 + kSharedStrip;
+  asked_shared = bytes;
+#if defined(__SANITIZE_ADDRESS__)
+  __asan_unpoison_memory_region(shared.data(), shared.size() * sizeof(uint4));
+#endif
+  if (shared.size() < whole) shared.resize(whole);
+  std::fill_n(shared.begin(), whole, kUnwritten);
+#if defined(__SANITIZE_ADDRESS__)
+  __asan_poison_memory_region(reinterpret_cast<char*>(shared.data()) + bytes, shared.size() * sizeof(uint4) - bytes);
+#endif
+}
+
+void Machine::check_behind_shared() const {
+#if !defined(__SANITIZE_ADDRESS__)
+  const auto* const data = reinterpret_cast<const unsigned char*>(shared.data());
+  const size_t whole = ((asked_shared + 15) / 16 + kSharedStrip) * sizeof(uint4);
+  for (size_t i = asked_shared; i < whole; ++i) {
+    if (data[i] != 0xff)
+      fail("it wrote behind its " + std::to_string(asked_shared) + " bytes of dynamic shared memory");
+  }
+#endif
+}
+
 void Machine::start_block(const char* kernel, const std::function<void()>& thread, size_t shared_bytes) {
   kernel_ = kernel;
   body_ = &thread;
@@ -214,7 +257,7 @@ void Machine::start_block(const char* kernel, const std::function<void()>& threa
   boxes.clear();
   shared_offset = static_cast<unsigned>(random_() % 64) * 16;
   warps.resize((count_ + 31) / 32);
-  shared.assign((shared_bytes + 15) / 16, uint4{~0u, ~0u, ~0u, ~0u});  // NaN in every floating type
+  take_shared(shared_bytes);
   warp_order_.resize(warps.size());
   for (unsigned w = 0; w < warp_order_.size(); ++w) warp_order_[w] = w;
   ++counters().blocks;
@@ -240,6 +283,7 @@ void Machine::run_block(const char* kernel, const std::function<void()>& thread,
     if (!t.open.empty() || copying) fail("a thread returned with asynchronous copies that it never waited for");
     if (!t.products.empty()) fail("a thread returned with products of its warpgroup that it never waited for");
   }
+  check_behind_shared();
   if (!boxes.empty()) fail("all threads returned while a copy to their shared memory is under way");
 }
 

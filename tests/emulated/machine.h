@@ -25,15 +25,19 @@ struct StackSwitch {
   void* fake = nullptr;  // its record of the stack that is left
 #if defined(__SANITIZE_ADDRESS__)
   void leave_for(const void* lowest, size_t bytes) { __sanitizer_start_switch_fiber(&fake, lowest, bytes); }
-  void arrive() { __sanitizer_finish_switch_fiber(fake, nullptr, nullptr); }
-  static void arrive_first(const void** lowest, size_t* bytes) {
-    __sanitizer_finish_switch_fiber(nullptr, lowest, bytes);
+  /// Leaves a stack that nothing comes back to.
+  static void leave_for_good(const void* lowest, size_t bytes) {
+    __sanitizer_start_switch_fiber(nullptr, lowest, bytes);
   }
+  void arrive() { __sanitizer_finish_switch_fiber(fake, nullptr, nullptr); }
+  /// Notes where the stack lies that was left.
+  void arrive_from(const void** lowest, size_t* bytes) { __sanitizer_finish_switch_fiber(fake, lowest, bytes); }
   static void fresh(void* lowest, size_t bytes) { __asan_unpoison_memory_region(lowest, bytes); }
 #else
   void leave_for(const void*, size_t) {}
+  static void leave_for_good(const void*, size_t) {}
   void arrive() {}
-  static void arrive_first(const void**, size_t*) {}
+  void arrive_from(const void**, size_t*) {}
   static void fresh(void*, size_t) {}
 #endif
 };
@@ -144,6 +148,10 @@ void end_traffic_of_block(const char* kernel);
 /// One block at a time.
 class Machine {
  public:
+  Machine() = default;
+  Machine(const Machine&) = delete;
+  Machine& operator=(const Machine&) = delete;
+  ~Machine();
   void run_block(const char* kernel, const std::function<void()>& thread, size_t shared_bytes);
   /// A copy of a box, any one, comes to pass; false when none is under way.
   bool land_box();
@@ -153,12 +161,13 @@ class Machine {
   dim3 grid, block, block_index;
   Thread* running = nullptr;
   Worker* worker = nullptr;  // that runs it
-  bool abandoned = false;
-  StackSwitch stack;  // of the scheduler, with where it lies
+  bool abandoned = false, ending = false;
+  StackSwitch stack;  // of the scheduler, with where it lies: on the thread that runs this block
   const void* stack_lowest = nullptr;
   size_t stack_bytes = 0;
   std::vector<Warp> warps;
-  std::vector<uint4> shared;
+  std::vector<uint4> shared;   // of the block, and a strip behind it that nobody may touch
+  size_t asked_shared = 0;     // that the launch asked for
   unsigned shared_offset = 0;  // where it begins, as the hardware counts: a multiple of 16
   std::map<const void*, Mbarrier> mbarriers;
   std::vector<BoxCopy> boxes;
@@ -166,6 +175,8 @@ class Machine {
  private:
   Worker& idle_worker();
   void work(Worker& w);
+  void take_shared(size_t bytes);
+  void check_behind_shared() const;
   void start_block(const char* kernel, const std::function<void()>& thread, size_t shared_bytes);
   void turn(Thread& t);
   bool take_fresh(Worker& w);

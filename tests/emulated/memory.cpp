@@ -13,6 +13,10 @@
 
 #include "gpu.h"
 
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
+
 namespace triax::emulated {
 namespace {
 
@@ -23,6 +27,22 @@ constexpr bool kReserved = false;
 #else
 constexpr bool kReserved = true;
 #endif
+
+/// Bytes that nobody may touch, as far as AddressSanitizer is there to see it.
+void forbid(const char* data, size_t bytes) {
+#if defined(__SANITIZE_ADDRESS__)
+  __asan_poison_memory_region(data, bytes);
+#else
+  static_cast<void>(data), static_cast<void>(bytes);
+#endif
+}
+void permit(const char* data, size_t bytes) {
+#if defined(__SANITIZE_ADDRESS__)
+  __asan_unpoison_memory_region(data, bytes);
+#else
+  static_cast<void>(data), static_cast<void>(bytes);
+#endif
+}
 
 class DeviceMemory {
  public:
@@ -65,6 +85,7 @@ class DeviceMemory {
       if (data == nullptr) return nullptr;
     }
     std::memset(data, 0xff, bytes);  // NaN: reads before writes show
+    forbid(data + bytes, room - bytes);
     live_[data] = bytes;
     used_ += room;
     return data;
@@ -83,6 +104,7 @@ class DeviceMemory {
       std::memset(data, 0xff, at->second);
       give_hole(data, room);
     } else {
+      permit(data, room);
       std::free(data);
     }
     live_.erase(at);
@@ -194,9 +216,15 @@ void memory_may_leak() { memory().failed(); }
 using triax::emulated::check_unsafe_call;
 using triax::emulated::Gpu;
 
+extern "C" __attribute__((visibility("default"))) triax::emulated::MemoryCounts* triax_emulated_memory() {
+  static triax::emulated::MemoryCounts counts;
+  return &counts;
+}
+
 cudaError_t cudaMalloc(void** data, size_t bytes) {
   if (const cudaError_t status = check_unsafe_call(); status != cudaSuccess) return status;
   triax::simt::find_global = triax::emulated::find_in_memory;  // kernels have memory that is theirs
+  ++triax_emulated_memory()->device;
   *data = triax::emulated::memory().allocate(bytes);
   return *data == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
 }
@@ -215,12 +243,14 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
 }
 cudaError_t cudaMallocHost(void** data, size_t bytes) {
   if (const cudaError_t status = check_unsafe_call(); status != cudaSuccess) return status;
+  ++triax_emulated_memory()->pinned;
   const size_t room = (std::max<size_t>(bytes, 1) + 255) / 256 * 256;
   *data = std::aligned_alloc(256, room);
   if (*data == nullptr) return cudaErrorMemoryAllocation;
   std::memset(*data, 0xff, room);
+  triax::emulated::forbid(static_cast<char*>(*data) + bytes, room - bytes);
   const std::lock_guard lock(triax::emulated::pinned().mutex);
-  triax::emulated::pinned().live[static_cast<char*>(*data)] = room;
+  triax::emulated::pinned().live[static_cast<char*>(*data)] = bytes;
   return cudaSuccess;
 }
 cudaError_t cudaFreeHost(void* data) {
@@ -228,7 +258,10 @@ cudaError_t cudaFreeHost(void* data) {
   if (const cudaError_t status = check_unsafe_call(); status != cudaSuccess) return status;
   Gpu::instance().drain();
   const std::lock_guard lock(triax::emulated::pinned().mutex);
-  if (triax::emulated::pinned().live.erase(static_cast<char*>(data)) == 0) return cudaErrorInvalidValue;
+  const auto at = triax::emulated::pinned().live.find(static_cast<char*>(data));
+  if (at == triax::emulated::pinned().live.end()) return cudaErrorInvalidValue;
+  triax::emulated::permit(at->first, (std::max<size_t>(at->second, 1) + 255) / 256 * 256);
+  triax::emulated::pinned().live.erase(at);
   std::free(data);
   return cudaSuccess;
 }

@@ -4,6 +4,7 @@
 // memory, the same sizes on all ranks, and that nothing is in flight when a communicator is destroyed.
 #include <mpi.h>
 #include <nccl.h>
+#include <simt_apart.h>
 
 #include <algorithm>
 #include <atomic>
@@ -280,6 +281,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
   return ncclInProgress;
 }
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
+  const triax::simt::Apart apart;
   *state = comm->polls > 0 ? ncclInProgress : ncclSuccess;
   if (comm->polls > 0) --comm->polls;
   return ncclSuccess;
@@ -308,16 +310,19 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
 
 ncclResult_t ncclAllReduce(const void* in, void* out, size_t count, ncclDataType_t type, ncclRedOp_t op,
                            ncclComm_t comm, cudaStream_t stream) {
+  const triax::simt::Apart apart;
   if (!on_device(comm, {{in, count * width(type)}, {out, count * width(type)}})) return not_on_device();
   return give(reduction(comm, stream, in, out, count, type, op, [](int) { return int64_t{0}; }));
 }
 ncclResult_t ncclReduce(const void* in, void* out, size_t count, ncclDataType_t type, ncclRedOp_t op, int root,
                         ncclComm_t comm, cudaStream_t stream) {
+  const triax::simt::Apart apart;
   if (!on_device(comm, {{in, count * width(type)}})) return not_on_device();
   return give(reduction(comm, stream, in, out, count, type, op, [root](int r) { return int64_t{r == root ? 0 : -1}; }));
 }
 ncclResult_t ncclReduceScatter(const void* in, void* out, size_t count, ncclDataType_t type, ncclRedOp_t op,
                                ncclComm_t comm, cudaStream_t stream) {
+  const triax::simt::Apart apart;
   const size_t bytes = count * width(type);
   if (!on_device(comm, {{in, bytes * comm->world.size()}, {out, bytes}})) return not_on_device();
   return give(
@@ -325,6 +330,7 @@ ncclResult_t ncclReduceScatter(const void* in, void* out, size_t count, ncclData
 }
 ncclResult_t ncclAllGather(const void* in, void* out, size_t count, ncclDataType_t type, ncclComm_t comm,
                            cudaStream_t stream) {
+  const triax::simt::Apart apart;
   const size_t bytes = count * width(type);
   if (!on_device(comm, {{in, bytes}, {out, bytes * comm->world.size()}})) return not_on_device();
   auto parts = std::make_shared<std::vector<const char*>>();
@@ -344,6 +350,7 @@ ncclResult_t ncclAllGather(const void* in, void* out, size_t count, ncclDataType
 }
 ncclResult_t ncclBroadcast(const void* in, void* out, size_t count, ncclDataType_t type, int root, ncclComm_t comm,
                            cudaStream_t stream) {
+  const triax::simt::Apart apart;
   const size_t bytes = count * width(type);
   if (!on_device(comm, {{out, bytes}})) return not_on_device();
   auto got = std::make_shared<const char*>(nullptr);
@@ -363,11 +370,13 @@ ncclResult_t ncclBroadcast(const void* in, void* out, size_t count, ncclDataType
 }
 ncclResult_t ncclSend(const void* data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream) {
+  const triax::simt::Apart apart;
   const size_t bytes = count * width(type);
   if (!on_device(comm, {{data, bytes}})) return not_on_device();
   return give({comm, stream, [=](Exchange& exchange) { exchange.send(peer, data, bytes); }, [] {}});
 }
 ncclResult_t ncclRecv(void* data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream) {
+  const triax::simt::Apart apart;
   const size_t bytes = count * width(type);
   if (!on_device(comm, {{data, bytes}})) return not_on_device();
   auto got = std::make_shared<const char*>(nullptr);
@@ -376,6 +385,7 @@ ncclResult_t ncclRecv(void* data, size_t count, ncclDataType_t type, int peer, n
 }
 ncclResult_t ncclGroupStart() { return ++group.depth, ncclSuccess; }
 ncclResult_t ncclGroupEnd() {
+  const triax::simt::Apart apart;
   if (--group.depth > 0) return ncclSuccess;
   return issue(std::exchange(group.calls, {}));
 }

@@ -13,6 +13,11 @@ struct Recorded {
   std::vector<std::string> ranges;  // while recording: names as they begin, "/" as they end
 };
 
+/// Calls so far that took memory of the GPU, or pinned memory.
+struct MemoryCounts {
+  int64_t device = 0, pinned = 0;
+};
+
 struct NcclCounts {
   int64_t registered = 0;             // buffers of communicators, now
   int64_t operations = 0;             // so far
@@ -28,11 +33,20 @@ struct HostCalls {
   int64_t graphs = 0;          // executable ones, now
 };
 
+/// Which of the streams with work the GPU takes from next.
+enum class StreamOrder {
+  Random,
+  OldestFirst,  // later ones only when those made before them have nothing to do, or wait
+};
+
 }  // namespace triax::emulated
 
-/// Of the module: "triax_emulated_recorded", "triax_emulated_nccl", "triax_emulated_host_calls".
+/// Of the module, by these names. triax_emulated_apart: above 0 while the calling thread works for the emulation.
 extern "C" {
 triax::emulated::Recorded* triax_emulated_recorded();
 triax::emulated::NcclCounts* triax_emulated_nccl();
 triax::emulated::HostCalls* triax_emulated_host_calls();
+triax::emulated::StreamOrder* triax_emulated_stream_order();
+triax::emulated::MemoryCounts* triax_emulated_memory();
+int* triax_emulated_apart();
 }

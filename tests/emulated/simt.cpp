@@ -5,6 +5,18 @@
 
 #include "machine.h"
 
+// Where static shared memory lies (shared_memory.ld). Between the variables are guards of AddressSanitizer, over which
+// it must not stumble.
+extern "C" {
+extern volatile uint64_t __start_triax_shared[] __attribute__((weak, visibility("hidden")));
+extern volatile uint64_t __stop_triax_shared[] __attribute__((weak, visibility("hidden")));
+}
+#if defined(__SANITIZE_ADDRESS__)
+#define TRIAX_UNSANITIZED __attribute__((no_sanitize("address", "undefined")))
+#else
+#define TRIAX_UNSANITIZED
+#endif
+
 namespace triax::simt {
 namespace {
 
@@ -18,6 +30,11 @@ void perform(Copy& c) {
   }
 }
 
+/// The kernels' static shared memory becomes NaN: it is unwritten when a launch begins.
+TRIAX_UNSANITIZED void forget_static_shared() {
+  for (volatile uint64_t* word = __start_triax_shared; word != __stop_triax_shared; ++word) *word = ~uint64_t{0};
+}
+
 }  // namespace
 
 void wait_as(State state, unsigned mask, const char* file, int line) {
@@ -29,7 +46,7 @@ void wait_as(State state, unsigned mask, const char* file, int line) {
   Worker& w = *machine.worker;
   w.stack.leave_for(machine.stack_lowest, machine.stack_bytes);
   w.scheduler = std::move(w.scheduler).resume();
-  w.stack.arrive();
+  w.stack.arrive_from(&machine.stack_lowest, &machine.stack_bytes);
   if (machine.abandoned) throw Abandoned{};
 }
 
@@ -39,7 +56,11 @@ unsigned emulated_capability() {
   const double value = std::atof(text);
   return static_cast<unsigned>(value * 10 + 0.5);
 }
-size_t emulated_shared_limit() { return size_t{emulated_capability() / 10 == 9 ? 227u : 99u} * 1024; }
+size_t emulated_shared_limit() {
+  const unsigned capability = emulated_capability(), family = capability / 10;
+  const size_t kib = family == 9 || family == 10 ? 227 : capability == 80 ? 163 : 99;
+  return kib * 1024;
+}
 
 void fail_misaligned(size_t bytes, const std::source_location& site) {
   throw KernelFault("an access of " + std::to_string(bytes) +
@@ -75,6 +96,7 @@ void run_grid(const char* kernel, dim3 grid, dim3 block, size_t shared_bytes, co
   }
   ++counters().launches;
   if (counting_traffic) begin_traffic_of(kernel);
+  forget_static_shared();
   machine.grid = grid;
   machine.block = block;
   for (unsigned z = 0; z < grid.z; ++z) {

@@ -40,6 +40,36 @@ TEST(Simt, SharedMemoryReadBeforeItIsWrittenIsNaN) {
   EXPECT_TRUE(std::isnan(bad[0]) || std::isnan(bad[1]) || std::isnan(bad[127]));
 }
 
+/// The same through static shared memory, once for each size of block.
+template <unsigned Threads>
+void planted_block_sum(int barriers, float* out) {
+  __shared__ float part[Threads];
+  part[threadIdx.x] = static_cast<float>(threadIdx.x);
+  if (barriers != 0) __syncthreads();
+  float sum = 0;
+  for (unsigned i = 0; i < Threads; ++i) sum += part[i];
+  out[blockIdx.x * Threads + threadIdx.x] = sum;
+}
+
+TEST(Simt, StaticSharedMemoryIsUnwrittenInEveryLaunch) {
+  std::vector<float> good(128), bad(128);
+  for (int launch = 0; launch < 2; ++launch) {
+    EXPECT_EQ(fault_of(planted_block_sum<64>, 64, 0, 1, good.data()), "");
+    EXPECT_EQ(fault_of(planted_block_sum<64>, 64, 0, 0, bad.data()), "");
+    for (const float v : good) EXPECT_EQ(v, 63 * 32);
+    EXPECT_TRUE(std::any_of(bad.begin(), bad.end(), [](float v) { return std::isnan(v); }));
+  }
+}
+
+TEST(Simt, AWriteBehindDynamicSharedMemoryIsFound) {
+#if !defined(__SANITIZE_ADDRESS__)  // which ends the process: sanitizer_test.cpp
+  const auto kernel = [](unsigned at) { dynamic_shared()[at] = 1; };
+  EXPECT_EQ(fault_of(kernel, 32, 100, 99u), "");
+  EXPECT_NE(fault_of(kernel, 32, 100, 100u).find("behind its 100 bytes of dynamic shared memory"), std::string::npos);
+  EXPECT_NE(fault_of(kernel, 32, 0, 700u).find("behind its 0 bytes"), std::string::npos);
+#endif
+}
+
 TEST(Simt, ABarrierThatSomeThreadsSkipIsFound) {
   const auto kernel = [](unsigned reached) {
     if (threadIdx.x < reached) __syncthreads();

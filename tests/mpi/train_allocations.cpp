@@ -1,4 +1,6 @@
-// A steady training step takes no memory from the heap: every operator new of this process is counted while steps run.
+// A steady training step takes no memory from the heap: every operator new of this process is counted while steps run;
+// on an emulated GPU, but for the emulation's own, together with the calls that take memory of the GPU or pinned
+// memory.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -6,15 +8,18 @@
 #include <limits>
 #include <new>
 
+#include "kernels/cuda_loader.h"
+#include "tests/emulated/recorded.h"
 #include "tests/mpi/mpi_world.h"
 #include "tests/mpi/train_harness.h"
 
 namespace {
 std::atomic<bool> counting{false};
 std::atomic<int64_t> allocations{0};
+int* (*apart)() = nullptr;  // above 0: this thread works for the emulated GPU
 
 void* counted_allocation(std::size_t bytes, std::size_t alignment) {
-  if (counting.load(std::memory_order_relaxed)) ++allocations;
+  if (counting.load(std::memory_order_relaxed) && (apart == nullptr || *apart() == 0)) ++allocations;
   void* memory = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
@@ -60,6 +65,43 @@ TEST(Allocations, are_counted) {
   counting = false;
   delete value;
   EXPECT_EQ(allocations, 1);
+}
+
+template <class T>
+T of_module(const char* symbol) {
+  return reinterpret_cast<T>(kernels::cuda_module_symbol(kernels::CudaModule::Emulated, symbol));
+}
+
+TEST(Allocations, a_steady_step_on_a_gpu_makes_none) {
+  if (session().size() != 2) return;
+  auto& taken = *of_module<emulated::MemoryCounts* (*)()>("triax_emulated_memory")();
+  apart = of_module<int* (*)()>("triax_emulated_apart");
+  struct Case {
+    int tp, pp, zero_stage;
+  };
+  for (const Case& c : {Case{2, 1, 0}, Case{1, 2, 0}, Case{1, 1, 0}, Case{1, 1, 3}}) {
+    io::RunOptions options = tiny_options({.tp = c.tp, .pp = c.pp, .dp = 2 / (c.tp * c.pp)});
+    options.control.precision = io::Precision::Bf16;
+    options.control.device = "cuda-emulated";
+    options.parallel.zero_stage = c.zero_stage;
+    options.parallel.zero_persistence_threshold = 0;
+    TinyRun run(session(), options);
+    for (int i = 0; i < 3; ++i) run.step();
+    const emulated::MemoryCounts before = taken;
+    allocations = 0;
+    for (int i = 0; i < 2; ++i) {
+      const auto batches = run.next_batches();
+      counting = true;
+      run.trainer().train_step({batches, 0, {}});
+      counting = false;
+    }
+    SCOPED_TRACE(::testing::Message() << "tp " << c.tp << " pp " << c.pp << " stage " << c.zero_stage);
+    EXPECT_EQ(allocations, 0);
+    EXPECT_GT(before.device, 0);
+    EXPECT_EQ(taken.device, before.device);
+    EXPECT_EQ(taken.pinned, before.pinned);
+  }
+  apart = nullptr;
 }
 
 struct Steady {

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Every status of CUDA, cuBLASLt and NCCL is checked: in folders named cuda a call of theirs stands in TRIAX_CUDA,
-# TRIAX_CUBLASLT or TRIAX_NCCL, or its status is kept ("status = ") or thrown away in so many words (static_cast<void>).
+# Every status of CUDA, its driver, cuBLASLt and NCCL is checked: in folders named cuda a call of theirs stands in
+# TRIAX_CUDA, TRIAX_CUBLASLT or TRIAX_NCCL, or its status is kept ("status = ") or thrown away in so many words
+# (static_cast<void>). A kernel is launched by TRIAX_LAUNCH alone, which asks for the launch's status.
 # The device that puts operations off hands on every operation of a device: one that it does not name would take the
 # base class's way, beside the GPU's own.
 source "$(dirname "$0")/lib.sh"
@@ -11,8 +12,12 @@ done < <(product_files | grep -E '^[^/]+/cuda/.*\.(h|cpp|cu)$' | grep -v '^tests
   sed -e 's,//.*,,' "$file" | awk -v file="$file" '
     { text = text " " $0 }
     END {
-      gsub(/[ \t]+/, " ", text)
-      while (match(text, /(^|[^A-Za-z0-9_])(cuda|cublasLt|nccl)[A-Z][A-Za-z0-9]*\(/)) {
+      gsub(/[ \t\\]+/, " ", text)
+      launches = gsub(/<<</, "<<<", text)
+      if (file == "kernels/cuda/platform.h" && match(text, /<<<[^>]*>>>[^;]*; ::triax::kernels::cuda_check\(cudaGetLastError\(\)/))
+        launches--
+      if (launches > 0) print file ": a kernel is launched by hand: TRIAX_LAUNCH checks its status"
+      while (match(text, /(^|[^A-Za-z0-9_])(cuda|cublasLt|cublas|nccl|cu)[A-Z][A-Za-z0-9_]*\(/)) {
         before = substr(text, 1, RSTART); call = substr(text, RSTART, RLENGTH)
         sub(/^[^A-Za-z_]/, "", call); sub(/\($/, "", call)
         text = substr(text, RSTART + RLENGTH)

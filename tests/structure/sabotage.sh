@@ -57,6 +57,13 @@ fresh; mkdir -p "$tree/kernels/cuda"; printf '  virtual void gemm(Tensor x) = 0;
 printf '  void gemm(Tensor x) override {}\n' >"$tree/kernels/cuda/graph_device.h"
 expect cuda_checks 'memory of kernels/device.h is not overridden'
 printf '  Memory& memory() override;\n' >>"$tree/kernels/cuda/graph_device.h"; expect cuda_checks ok
+for call in 'cublasLtMatmul(h)' 'ncclGroupEnd()' 'cuTensorMapEncodeTiled(m)' 'cudaGraphLaunch(g, s)' 'cudaGetLastError()'; do
+  fresh; echo "if (x) $call;" >"$tree/io/cuda/k.cu"; expect cuda_checks "${call%%(*}: its status"
+done
+fresh; echo 'f<<<1, 32, 0, s>>>(x); TRIAX_CUDA(cudaGetLastError());' >"$tree/io/cuda/k.cu"; expect cuda_checks 'launched by hand'
+fresh; mkdir -p "$tree/kernels/cuda"; grep -v cudaGetLastError "$root/kernels/cuda/platform.h" >"$tree/kernels/cuda/platform.h"
+expect cuda_checks 'launched by hand'
+fresh; mkdir -p "$tree/kernels/cuda"; cp "$root/kernels/cuda/platform.h" "$tree/kernels/cuda/"; expect cuda_checks ok
 fresh; seq 401 | sed 's,^,// ,' >"$tree/base/long.cpp"; expect file_size 'base/long.cpp: 401 lines'
 fresh; seq 400 | sed 's,^,// ,' >"$tree/base/long.cpp"; expect file_size ok
 fresh; echo '[x](docs/none.md)' >>"$tree/README.md"; expect links "link to 'docs/none.md': no such file"

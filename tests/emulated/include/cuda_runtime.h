@@ -16,7 +16,7 @@
 #define __forceinline__ inline
 #define __grid_constant__
 #define __launch_bounds__(...)
-// One block runs at a time in a process.
+// One block runs at a time in a process. The linker puts these side by side (../shared_memory.ld).
 #define __shared__ static
 
 struct dim3 {
@@ -102,7 +102,8 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
 cudaError_t cudaMemsetAsync(void* data, int byte, size_t bytes, cudaStream_t stream);
 namespace triax::simt {
-/// Shared memory of a block: 99 KiB, what it has on the smallest GPUs that are served (8.6, 8.9, 12.0); 227 KiB on 9.0.
+/// Shared memory of a block: 99 KiB, what it has on the smallest GPUs that are served (8.6, 8.9, 12.0), 163 KiB on 8.0,
+/// 227 KiB on 9.0 and 10.0.
 size_t emulated_shared_limit();
 }  // namespace triax::simt
 template <class Kernel>

@@ -1,13 +1,14 @@
 // Runs a CUDA kernel on the host: every CUDA thread is a fiber, a block's fibers take turns on one operating-system
 // thread, blocks follow each other. What it checks, with the kernel's name and the place in the source:
 //   __syncthreads that not all threads reach, or at different places; warp operations whose lanes do not all arrive, or
-//   arrive at different places; shared memory read before it is written (it starts as NaN); results that depend on the
-//   order of warps and lanes (it is random, from TRIAX_SIMT_SEED) or on when an asynchronous copy happens (at its issue
-//   or at the wait, by chance); global accesses at addresses that are not multiples of their size, or outside of device
-//   memory.
+//   arrive at different places; shared memory read before it is written (it starts as NaN) or written behind its end;
+//   results that depend on the order of warps and lanes (it is random, from TRIAX_SIMT_SEED) or on when an asynchronous
+//   copy happens (at its issue or at the wait, by chance); global accesses at addresses that are not multiples of their
+//   size, or outside of device memory.
 #pragma once
 
 #include <cuda_runtime.h>
+#include <simt_apart.h>
 
 #include <array>
 #include <atomic>
@@ -70,6 +71,7 @@ void submit(cudaStream_t stream, std::function<void()> kernel);
 template <class Kernel, class... Args>
 void queue(cudaStream_t stream, const char* name, dim3 grid, dim3 block, size_t shared_bytes, Kernel kernel,
            Args... args) {
+  const Apart apart;
   submit(stream, [=] { launch(name, grid, block, shared_bytes, kernel, args...); });
 }
 
