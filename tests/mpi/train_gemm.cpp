@@ -88,6 +88,10 @@ TEST(TrainGemm, RanksAndLaterRunsTakeOneChoice) {
   EXPECT_EQ(choices(), made);
   EXPECT_EQ(first.loss, second.loss);
   EXPECT_EQ(first.norm, second.norm);
+  options.control.enable_cuda_graph = true;
+  const auto [third, timed_with_graphs] = run_with("1,20,30");
+  EXPECT_EQ(timed_with_graphs, 0);
+  EXPECT_EQ(first.norm, third.norm);
   ::unsetenv("TRIAX_EMULATED_ALGORITHMS");
   TinyRun untimed(session(), options_of("cuda-emulated"));
   EXPECT_NE(trajectory_of(untimed, kSteps).norm, first.norm) << "the choice changes no bit";
