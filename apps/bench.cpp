@@ -27,12 +27,14 @@ const std::vector<Measurement>& measurements() {
       {"norm", "norms, residual sums and dropout", bench_norm, nullptr},
       {"adam", "AdamW, SGD and the sum of squares of the gradient norm", bench_adam, nullptr},
       {"copy", "memory: copy, add, fill, scale", bench_copy, nullptr},
+      {"links", "copies between host and device, messages between each two ranks", bench_peers, nullptr},
       {"overlap", "how much a GEMM and an all_reduce slow each other", bench_overlap, nullptr},
       {"io", "checkpoints: write and read", bench_io, nullptr},
       {"topo", "cores, caches, ranks and devices: who is near whom", bench_topo, nullptr},
       {"all", "everything that the cost model reads, into hw.json", bench_all, nullptr},
       {"import", "results of the nccl-tests into hw.json", nullptr, bench_import},
       {"compare", "two hw.json files or presets, number by number", nullptr, bench_compare},
+      {"show", "the figures of a hw.json, each with its share of the machine's best", nullptr, bench_show},
   };
   return kAll;
 }

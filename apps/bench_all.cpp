@@ -2,12 +2,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 
 #include "apps/bench.h"
 #include "apps/bench_request.h"
 #include "base/error.h"
 #include "bench/measure_machine.h"
+#include "bench/verdict.h"
 #include "io/options/options.h"
 
 namespace triax::apps {
@@ -16,6 +18,7 @@ namespace {
 struct AllRequest {
   bench::MachineBench bench;
   std::string out = "hw.json";
+  int64_t nodes = 0;
 };
 
 /// "60s", "90", "2m".
@@ -35,16 +38,46 @@ std::string take_budget(const std::string& text, double& seconds) {
 }
 
 std::vector<io::OptionEntry> entries(AllRequest& request) {
-  return {text_entry("budget", "TIME", "time to take, such as 60s (default) or 5m",
-                     [&](const std::string& text) { return take_budget(text, request.bench.budget_s); }),
-          path_entry("out", "file to write (default hw.json)", request.out),
-          text_entry("name", "NAME", "name of the machine in the file",
-                     [&](const std::string& text) -> std::string {
-                       request.bench.name = text;
-                       return text.empty() ? "must not be empty" : "";
-                     }),
-          text_entry("dtypes", "LIST", "element types to measure (default fp32,bf16)",
-                     [&](const std::string& text) { return take_dtypes(text, request.bench.dtypes); })};
+  return {
+      text_entry("budget", "TIME", "time to take, such as 60s (default) or 5m",
+                 [&](const std::string& text) { return take_budget(text, request.bench.budget_s); }),
+      path_entry("out", "file to write (default hw.json)", request.out),
+      text_entry("name", "NAME", "name of the machine in the file",
+                 [&](const std::string& text) -> std::string {
+                   request.bench.name = text;
+                   return text.empty() ? "must not be empty" : "";
+                 }),
+      text_entry("dtypes", "LIST", "element types to measure (default fp32,bf16)",
+                 [&](const std::string& text) { return take_dtypes(text, request.bench.dtypes); }),
+      switch_entry("links", "measure collectives and messages (default); --no-links for one GPU", request.bench.links),
+      text_entry("dir", "DIR", "where to write checkpoints, and remove them again (default: that of --out)",
+                 [&](const std::string& text) -> std::string {
+                   request.bench.directory = text;
+                   return text.empty() ? "must not be empty" : "";
+                 }),
+      nodes_entry(request.nodes)};
+}
+
+void check(comm::MpiSession& session, const io::RunControl& control, const AllRequest& request) {
+  const bool on_gpu = control.device != "cpu";
+  if (!request.bench.links && !on_gpu) {
+    throw ConfigError("bench all: --no-links: the links of a CPU's ranks are measured; leave it out, or --device cuda");
+  }
+  if (session.size() == 1 && request.bench.links) {
+    throw ConfigError(fmt::format("bench all: one rank measures no link; use mpiexec -n 2 or more{}",
+                                  on_gpu ? ", or, with one GPU, --no-links" : ""));
+  }
+  if (control.use_nccl_ub && !on_gpu) {
+    throw ConfigError(
+        "bench all: --use-nccl-ub registers memory of GPUs, and --device is cpu; --device cuda, or leave it out");
+  }
+  for (const DType dtype : request.bench.dtypes) {
+    if (on_gpu && dtype == DType::Float64) {
+      throw ConfigError(
+          "bench all: --dtypes fp64: GPUs compute in fp32, bf16, fp16 here; --dtypes fp32,bf16, or --device cpu");
+    }
+  }
+  check_nodes(session, "all", request.nodes);
 }
 
 /// Shapes of the model that the options name, if any: its micro-batch and twice that, on one tp rank and on those
@@ -87,8 +120,12 @@ int bench_all(const std::vector<std::string>& args, comm::MpiSession& session) {
     }
     return 0;
   }
-  if (session.size() == 1) {
-    throw ConfigError("bench all: one rank measures no link; use mpiexec -n 2 or more");
+  check(session, parsed.options.control, request);
+  request.bench.device = parsed.options.control.device;
+  request.bench.registered = parsed.options.control.use_nccl_ub;
+  if (request.bench.directory.empty()) {
+    const std::string parent = std::filesystem::path(request.out).parent_path();
+    request.bench.directory = parent.empty() ? "." : parent;
   }
   add_own_shapes(parsed.options, request.bench);
   if (session.rank() == 0) {
@@ -99,6 +136,7 @@ int bench_all(const std::vector<std::string>& args, comm::MpiSession& session) {
     write(request.out, bench::to_json(hw));
     fmt::print("{}: {} GEMMs, {} kernel sizes, {} collectives; {} points left out for the budget\n", request.out,
                hw.gemms.size(), hw.kernel_points.size(), hw.collectives.size(), hw.environment.at("left_out"));
+    if (hw.device == "cuda-emulated") fmt::print("{}\n", bench::kEmulated);
   }
   return 0;
 }

@@ -3,13 +3,15 @@
 
 #include <map>
 #include <nlohmann/json.hpp>
-#include <set>
 
 #include "apps/bench.h"
 #include "apps/bench_coll_request.h"
+#include "apps/bench_request.h"
 #include "base/error.h"
+#include "bench/gpu_links.h"
 #include "bench/machine.h"
 #include "bench/verdict.h"
+#include "train/run_device.h"
 
 namespace triax::apps {
 namespace {
@@ -18,16 +20,31 @@ using bench::CollectiveRow;
 using bench::PlaceTimes;
 using Json = nlohmann::ordered_json;
 
+struct Session {
+  int ranks = 1;
+  std::string device;  ///< what it is
+};
+
+/// A line about the GPUs, and one that nobody overlooks where there are none.
+void print_device(const CollRequest& request, const Session& s) {
+  if (request.device == "cpu") return;
+  fmt::print("# each on {}\n", s.device);
+  if (request.device == "cuda-emulated") fmt::print("# {}\n", bench::kEmulated);
+}
+
 /// What the numbers are held against.
 struct Judge {
   bench::Peak copy, adapter;
   bench::Circumstances around;
-  std::map<std::pair<comm::Operation, comm::Algorithm>, double> least_s;
+  std::string device = "cpu";
+  std::map<std::pair<comm::Operation, std::string>, double> least_s;
 
   std::string operator()(const CollectiveRow& row) {
     double& least = least_s.try_emplace({row.op, row.algorithm}, row.training().time.median_s).first->second;
     bench::Circumstances now = around;
     now.least_time_s = least;
+    if (device == "cuda-emulated") return bench::kEmulated;
+    if (device == "cuda") return bench::verdict_on_gpu(row, row.nodes > 1 ? adapter : copy, least).text();
     return bench::verdict_of(row, row.nodes > 1 ? adapter : copy, now).text();
   }
 };
@@ -40,8 +57,10 @@ const char* nccl_type(DType dtype) {
       return "half";
     case DType::BFloat16:
       return "bfloat16";
-    default:
+    case DType::Float32:
       return "float";
+    default:
+      return name_of(dtype).data();
   }
 }
 
@@ -67,12 +86,19 @@ std::string place_text(const CollectiveRow& row, const PlaceTimes& place) {
                      row.busbw_gbps(place), wrong);
 }
 
+const char* memory_text(const CollRequest& request) {
+  if (request.device != "cpu") return request.registered ? "registered GPU" : "GPU";
+  return request.bench.place == bench::BufferPlace::Window ? "window" : "heap";
+}
+
 /// nccl-tests' lines, with ours to the right of them.
-void print_table(const std::vector<CollectiveRow>& rows, const CollRequest& request, int ranks, Judge& judge) {
+void print_table(const std::vector<CollectiveRow>& rows, const CollRequest& request, const Session& s, Judge& judge) {
   const bench::CollectiveBench& b = request.bench;
+  const int ranks = s.ranks;
   fmt::print("# {} ranks on {} node(s){}, {} memory, {} turns{}\n", ranks, rows.empty() ? 1 : rows[0].nodes,
-             b.fake_nodes > 0 ? " (faked)" : "", b.place == bench::BufferPlace::Window ? "window" : "heap", b.turns,
+             b.fake_nodes > 0 ? " (faked)" : "", memory_text(request), b.turns,
              rows.empty() || rows[0].ranks == ranks ? "" : fmt::format(", groups of up to {}", rows[0].ranks));
+  print_device(request, s);
   double busbw = 0;
   int64_t wrong = 0;
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -94,8 +120,8 @@ void print_table(const std::vector<CollectiveRow>& rows, const CollRequest& requ
     const bench::Statistics& t = row.training().time;
     fmt::print("{:>12} {:>12} {:>9} {:>6} {:>5} {} {}  {:<16} {:>9.2f} {:>9.2f} {:>9.2f} {:>5.0f} {:>12} {:>12}  {}\n",
                row.size_bytes, row.count, nccl_type(b.dtype), redop_text(row), root_of(row),
-               place_text(row, row.out_of_place), place_text(row, row.in_place), comm::name_of(row.algorithm),
-               1e6 * t.min_s, 1e6 * t.p95_s, 1e6 * t.p99_s, 100 * t.cv, sent_text(row, row.inside_bytes),
+               place_text(row, row.out_of_place), place_text(row, row.in_place), row.algorithm, 1e6 * t.min_s,
+               1e6 * t.p95_s, 1e6 * t.p99_s, 100 * t.cv, sent_text(row, row.inside_bytes),
                sent_text(row, row.across_bytes), judge(row));
     busbw += row.busbw_gbps(row.training()) / static_cast<double>(rows.size());
     wrong += std::max<int64_t>(row.out_of_place.wrong, 0) + std::max<int64_t>(row.in_place.wrong, 0);
@@ -116,9 +142,9 @@ void print_csv(const std::vector<CollectiveRow>& rows, const CollRequest& reques
       fmt::print(
           "{},{},{},{},{},{},{},{},{},{},{:.3f},{:.3f},{:.3f},{:.3f},{:.4f},{:.6f},{:.6f},{},{},{:.0f},{:.0f},\"{}\"\n",
           row.ranks, row.nodes, name_of(request.bench.dtype), row.size_bytes, row.count, redop_text(row), root_of(row),
-          bench::bench_name(row.op), comm::name_of(row.algorithm), place == &row.in_place ? "in" : "out",
-          1e6 * t.median_s, 1e6 * t.min_s, 1e6 * t.p95_s, 1e6 * t.p99_s, t.cv, row.algbw_gbps(*place),
-          row.busbw_gbps(*place), place->wrong, row.converted, row.inside_bytes, row.across_bytes, judge(row));
+          bench::bench_name(row.op), row.algorithm, place == &row.in_place ? "in" : "out", 1e6 * t.median_s,
+          1e6 * t.min_s, 1e6 * t.p95_s, 1e6 * t.p99_s, t.cv, row.algbw_gbps(*place), row.busbw_gbps(*place),
+          place->wrong, row.converted, row.inside_bytes, row.across_bytes, judge(row));
     }
   }
 }
@@ -138,8 +164,10 @@ Json json_of(const CollectiveRow& row, const PlaceTimes& place) {
 }
 
 /// nccl-tests' keys, and ours beside them.
-void print_json(const std::vector<CollectiveRow>& rows, const CollRequest& request, int ranks, Judge& judge) {
-  Json all{{"ranks", ranks}, {"dtype", name_of(request.bench.dtype)}, {"results", Json::array()}};
+void print_json(const std::vector<CollectiveRow>& rows, const CollRequest& request, const Session& s, Judge& judge) {
+  Json all{{"ranks", s.ranks}, {"dtype", name_of(request.bench.dtype)}, {"device", s.device}};
+  if (request.device == "cuda-emulated") all["emulation"] = bench::kEmulated;
+  all["results"] = Json::array();
   for (const CollectiveRow& row : rows) {
     all["results"].push_back({{"size", row.size_bytes},
                               {"count", row.count},
@@ -149,7 +177,7 @@ void print_json(const std::vector<CollectiveRow>& rows, const CollRequest& reque
                               {"out_of_place", json_of(row, row.out_of_place)},
                               {"in_place", json_of(row, row.in_place)},
                               {"experiment_name", bench::bench_name(row.op)},
-                              {"algorithm", comm::name_of(row.algorithm)},
+                              {"algorithm", row.algorithm},
                               {"ranks", row.ranks},
                               {"nodes", row.nodes},
                               {"converted", row.converted},
@@ -160,11 +188,15 @@ void print_json(const std::vector<CollectiveRow>& rows, const CollRequest& reque
   fmt::print("{}\n", all.dump(2));
 }
 
-void print_groups(const std::vector<bench::GroupRow>& rows, Format format) {
+void print_groups(const std::vector<bench::GroupRow>& rows, const CollRequest& request, const Session& s) {
+  const Format format = request.format;
+  const char* const emulated = request.device == "cuda-emulated" ? bench::kEmulated : "";
   if (format == Format::Json) {
     Json all = Json::array();
     for (const bench::GroupRow& row : rows) {
-      all.push_back({{"group", row.group},
+      all.push_back({{"device", s.device},
+                     {"emulation", emulated},
+                     {"group", row.group},
                      {"op", bench::bench_name(row.op)},
                      {"ranks", row.ranks},
                      {"size", row.size_bytes},
@@ -177,37 +209,21 @@ void print_groups(const std::vector<bench::GroupRow>& rows, Format format) {
     return;
   }
   const bool csv = format == Format::Csv;
+  if (!csv) print_device(request, s);
   fmt::print("{}",
-             csv ? "group,op,ranks,size,alone_us,together_us,alone_busbw_gbps,together_busbw_gbps,slowdown\n"
+             csv ? "group,op,ranks,size,alone_us,together_us,alone_busbw_gbps,together_busbw_gbps,slowdown,verdict\n"
                  : fmt::format("{:<6} {:<14} {:>6} {:>12} {:>11} {:>11} {:>12} {:>12} {:>9}\n", "group", "op", "ranks",
                                "size", "alone_us", "together_us", "alone_busbw", "together_bw", "slowdown"));
   for (const bench::GroupRow& row : rows) {
-    fmt::print(fmt::runtime(csv ? "{},{},{},{},{:.3f},{:.3f},{:.6f},{:.6f},{:.3f}\n"
-                                : "{:<6} {:<14} {:>6} {:>12} {:>11.2f} {:>11.2f} {:>12.3f} {:>12.3f} {:>9.2f}\n"),
+    fmt::print(fmt::runtime(csv ? "{},{},{},{},{:.3f},{:.3f},{:.6f},{:.6f},{:.3f},\"{}\"\n"
+                                : "{:<6} {:<14} {:>6} {:>12} {:>11.2f} {:>11.2f} {:>12.3f} {:>12.3f} {:>9.2f}  {}\n"),
                row.group, bench::bench_name(row.op), row.ranks, row.size_bytes, 1e6 * row.alone.median_s,
                1e6 * row.together.median_s, row.busbw_gbps(row.alone), row.busbw_gbps(row.together),
-               row.together.median_s / row.alone.median_s);
+               row.together.median_s / row.alone.median_s, emulated);
   }
 }
 
-/// Refuses figures that would be called what they are not; collective.
-void check_hosts(comm::MpiSession& session, const CollRequest& request) {
-  if (session.size() == 1) throw ConfigError("bench coll: one rank has nobody to talk to; use mpiexec -n 2 or more");
-  if (request.nodes == 0) return;
-  comm::GridOptions options;
-  options.shape.data = session.size();
-  const comm::ProcessGrid grid(session, options);
-  const std::set<int> nodes(grid.nodes().begin(), grid.nodes().end());
-  const int found = static_cast<int>(nodes.size());
-  if (found == request.nodes) return;
-  throw ConfigError(fmt::format("bench coll: --nodes {}: {}; start the ranks on {} nodes (srun -N {}, mpiexec -hosts)",
-                                request.nodes,
-                                found == 1 ? "all ranks are on one host, which would measure its memory"
-                                           : fmt::format("the ranks are on {} nodes", found),
-                                request.nodes, request.nodes));
-}
-
-int groups(comm::MpiSession& session, const CollRequest& request) {
+int groups(comm::MpiSession& session, const CollRequest& request, const train::RunDevice& device) {
   comm::GridOptions options;
   options.shape = request.layout;
   const int model = request.layout.tensor * request.layout.pipeline;
@@ -217,24 +233,29 @@ int groups(comm::MpiSession& session, const CollRequest& request) {
   }
   options.shape.data = session.size() / model;
   options.fake_nodes = request.bench.fake_nodes;
-  comm::ProcessGrid grid(session, options);
+  comm::ProcessGrid grid(session, options, request.bench.on.groups);
   const std::vector<bench::GroupRow> rows = bench::measure_groups(grid, request.groups, request.bench);
-  if (session.rank() == 0) print_groups(rows, request.format);
+  if (session.rank() == 0) print_groups(rows, request, {session.size(), device.describe()});
   grid.world().barrier();
   return 0;
 }
 
 /// Collective: the peaks are measured by all ranks at once.
 Judge make_judge(comm::MpiSession& session, const CollRequest& request) {
+  Judge judge;
+  judge.device = request.device;
+  judge.adapter = bench::adapter_peak();
+  if (request.device != "cpu") {
+    if (request.device == "cuda" && session.rank() == 0) judge.copy = bench::gpu_link_peak(*request.bench.on.device);
+    return judge;
+  }
   comm::GridOptions options;
   options.shape.data = session.size();
   comm::ProcessGrid grid(session, options);
   const auto device = kernels::make_cpu_device({1});
   Arena arena(grid.memory());
   bench::Operands operands(*device, arena);
-  Judge judge;
   judge.copy = bench::copy_peak(operands, grid.world());
-  judge.adapter = bench::adapter_peak();
   judge.around.ranks_on_host = session.local_size();
   judge.around.cores = bench::this_machine().processing_units;
   judge.around.place = request.bench.place;
@@ -244,22 +265,26 @@ Judge make_judge(comm::MpiSession& session, const CollRequest& request) {
 }  // namespace
 
 int bench_coll(const std::vector<std::string>& args, comm::MpiSession& session) {
-  const CollRequest request = parse_coll(args);
+  CollRequest request = parse_coll(args);
   if (request.help) {
     if (session.rank() == 0) fmt::print("{}", request.help_text);
     return 0;
   }
-  check_hosts(session, request);
-  if (!request.groups.empty()) return groups(session, request);
+  if (session.size() == 1) throw ConfigError("bench coll: one rank has nobody to talk to; use mpiexec -n 2 or more");
+  check_nodes(session, "coll", request.nodes);
+  const train::RunDevice device(session, request.device, 1);
+  request.bench.on = {device.discrete(), device.groups(), request.registered};
+  if (!request.groups.empty()) return groups(session, request, device);
   const std::vector<CollectiveRow> rows = bench::measure_collectives(session, request.bench);
   Judge judge = make_judge(session, request);
   if (session.rank() == 0) {
+    const Session around{session.size(), device.describe()};
     if (request.format == Format::Json) {
-      print_json(rows, request, session.size(), judge);
+      print_json(rows, request, around, judge);
     } else if (request.format == Format::Csv) {
       print_csv(rows, request, judge);
     } else {
-      print_table(rows, request, session.size(), judge);
+      print_table(rows, request, around, judge);
     }
   }
   int64_t wrong = 0;

@@ -25,7 +25,9 @@ constexpr const char* kUsage =
     "place\n"
     "is a copy and then that. inside, across: bytes that one call of all ranks sends to ranks on the same node and on\n"
     "others, counted at each send; 'converted' where the algorithm does not count (shared memory, the MPI "
-    "library).\n\n";
+    "library,\nNCCL). On GPUs a call's time is taken by events on the device, from where the call before it was done "
+    "to "
+    "where it is,\ncalls given one behind the other.\n\n";
 
 [[noreturn]] void refuse(const std::string& option, const std::string& value, const std::string& rule) {
   throw ConfigError(fmt::format("bench coll: --{} {}: {}", option, value, rule));
@@ -87,7 +89,11 @@ DType dtype_of(const std::string& name) {
                          {"fp32", DType::Float32},
                          {"fp64", DType::Float64},
                          {"fp16", DType::Float16},
-                         {"bf16", DType::BFloat16}});
+                         {"bf16", DType::BFloat16},
+                         {"int8", DType::Int8},
+                         {"uint8", DType::UInt8},
+                         {"int32", DType::Int32},
+                         {"int64", DType::Int64}});
 }
 
 int count_of(const po::variables_map& given, const char* option, int least, int most) {
@@ -124,6 +130,33 @@ void read_layout(const po::variables_map& given, CollRequest& request) {
   if (given.count("split") > 0) refuse("split", given["split"].as<std::string>(), "cannot go with --groups");
 }
 
+/// What --device changes: NCCL carries everything, from and to the GPUs' memory.
+void read_device(const po::variables_map& given, CollRequest& request) {
+  const auto text = [&](const char* name) { return given[name].as<std::string>(); };
+  request.device = word_of<std::string>("device", text("device"),
+                                        {{"cpu", "cpu"}, {"cuda", "cuda"}, {"cuda-emulated", "cuda-emulated"}});
+  request.registered = given["use-nccl-ub"].as<bool>();
+  if (request.device == "cpu") {
+    if (request.registered) {
+      refuse("use-nccl-ub", "true", "registers memory of GPUs, and --device is cpu; --device cuda, or leave it out");
+    }
+    if (!is_floating(request.bench.dtype)) {
+      refuse("datatype", text("datatype"), "is for --device cuda; float, double, half or bfloat16 on the CPU");
+    }
+    return;
+  }
+  for (const char* option : {"algorithm", "fixed-reduction-order", "memory", "fake-nodes"}) {
+    if (given[option].defaulted()) continue;
+    const boost::any& value = given[option].value();
+    const std::string shown = value.type() == typeid(std::string) ? text(option)
+                              : value.type() == typeid(int)       ? std::to_string(given[option].as<int>())
+                                                                  : "true";
+    refuse(option, shown,
+           fmt::format("is the CPU's: with --device {} NCCL carries everything (NCCL_ALGO, NCCL_PROTO); leave it out",
+                       request.device));
+  }
+}
+
 void read_values(const po::variables_map& given, CollRequest& request) {
   bench::CollectiveBench& bench = request.bench;
   const auto text = [&](const char* name) { return given[name].as<std::string>(); };
@@ -154,6 +187,7 @@ void read_values(const po::variables_map& given, CollRequest& request) {
   request.format = word_of<Format>("format", text("format"),
                                    {{"table", Format::Table}, {"json", Format::Json}, {"csv", Format::Csv}});
   if (given.count("split") > 0) bench.split = bench::Split::parse(text("split"));
+  read_device(given, request);
   read_layout(given, request);
 }
 
@@ -166,6 +200,9 @@ po::options_description options() {
   };
   description.add_options()("help,h", "this text");
   add("ops", text("all_reduce"), "all_reduce,all_gather,reduce_scatter,broadcast,reduce,all_to_all,sendrecv");
+  add("device", text("cpu"), "cpu; cuda: memory of the GPUs, by NCCL, one rank for each; cuda-emulated");
+  add("use-nccl-ub", po::value<bool>()->default_value(false)->implicit_value(true),
+      "GPU memory from ncclMemAlloc, registered with NCCL");
   add("algorithm", text("default,library"),
       "default, shared-memory, direct, library, ring, halving-doubling, tree, double-tree, hierarchical");
   add("fixed-reduction-order", po::value<bool>()->default_value(false)->implicit_value(true), "sums in rank order");
@@ -178,7 +215,8 @@ po::options_description options() {
   add("turns", number(5), "of all algorithms and places at each size, in random order");
   add("check,c", number(1), "1: look at the results, 0: do not");
   add("op,o", text("sum"), "sum, max or min");
-  add("datatype,d", text("float"), "float, double, half, bfloat16, or fp32, fp64, fp16, bf16");
+  add("datatype,d", text("float"),
+      "float, double, half, bfloat16, or fp32, fp64, fp16, bf16; on GPUs int8, uint8, int32, int64 too");
   add("split", po::value<std::string>(),
       "mod:N, div:N, and:MASK: ranks of equal r mod N, r / N, r & MASK form a group");
   add("groups", po::value<std::string>(), "tp,dp,pp: these groups of a layout, alone and all at once");

@@ -14,6 +14,8 @@ struct CollRequest {
   std::vector<std::string> groups;  ///< of a layout, at once; empty: all ranks, or --split
   comm::GridShape layout;           ///< of --groups; data is derived
   int nodes = 0;                    ///< the ranks must stand on that many; 0: any
+  std::string device = "cpu";       ///< cpu, cuda, cuda-emulated
+  bool registered = false;          ///< --use-nccl-ub
   Format format = Format::Table;
   bool help = false;
   std::string help_text;

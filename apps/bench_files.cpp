@@ -1,4 +1,4 @@
-// `triax bench import|compare`: hw.json from other measurements, and two of them side by side.
+// `triax bench import|compare|show`: hw.json from other measurements, two of them side by side, and what stands in one.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 #include "apps/program_request.h"
 #include "base/error.h"
 #include "bench/compare.h"
+#include "bench/figures.h"
 #include "bench/nccl_import.h"
 #include "plan/hardware_choice.h"
 
@@ -71,6 +72,38 @@ void print_differences(const std::vector<bench::Difference>& all, Format format)
   if (format == Format::Json) fmt::print("{}\n", list.dump(2));
 }
 
+std::string share_text(const bench::Figure& f) {
+  return f.of.empty() ? "" : fmt::format("{:.0f} % of {}", 100 * f.share, f.of);
+}
+
+void print_figures(const bench::Hardware& hw, Format format) {
+  const std::vector<bench::Figure> all = bench::figures_of(hw);
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  if (format == Format::Csv) fmt::print("what,shape,value,unit,share,of\n");
+  if (format == Format::Table) {
+    fmt::print("{}: {}\n\n{:<44} {:<24} {:>11} {:<8} {}\n", hw.name, hw.description, "what", "shape", "value", "unit",
+               "share");
+  }
+  for (const bench::Figure& f : all) {
+    if (format == Format::Json) {
+      list.push_back({{"what", f.what},
+                      {"shape", f.shape},
+                      {"value", f.value},
+                      {"unit", f.unit},
+                      {"share", f.share},
+                      {"of", f.of}});
+    } else if (format == Format::Csv) {
+      fmt::print("\"{}\",{},{:.6g},{},{:.4f},{}\n", f.what, f.shape, f.value, f.unit, f.share, f.of);
+    } else {
+      fmt::print("{:<44} {:<24} {:>11.4g} {:<8} {}\n", f.what, f.shape, f.value, f.unit, share_text(f));
+    }
+  }
+  if (format != Format::Json) return;
+  const nlohmann::ordered_json whole{
+      {"name", hw.name}, {"description", hw.description}, {"device", hw.device}, {"figures", list}};
+  fmt::print("{}\n", whole.dump(2));
+}
+
 }  // namespace
 
 int bench_import(const std::vector<std::string>& args) {
@@ -123,6 +156,25 @@ int bench_compare(const std::vector<std::string>& args) {
         "bench compare: takes two descriptions, not {}; use triax bench compare a.json b.json", files.size()));
   }
   print_differences(bench::compare(plan::hardware_of(files[0]), plan::hardware_of(files[1])), format);
+  return 0;
+}
+
+int bench_show(const std::vector<std::string>& args) {
+  std::vector<std::string> files;
+  Format format = Format::Table;
+  const std::vector<io::OptionEntry> extra{format_entry(format)};
+  const io::ParsedOptions parsed = io::parse_options(take_files(args, files), extra);
+  if (parsed.help) {
+    fmt::print(
+        "usage: triax bench show HW [--format table|json|csv]; HW: a hw.json file\n"
+        "Each measured figure and its share of what the same machine does at best.\n");
+    return 0;
+  }
+  if (files.size() != 1) {
+    throw ConfigError(
+        fmt::format("bench show: takes one description, not {}; use triax bench show hw.json", files.size()));
+  }
+  print_figures(plan::hardware_of(files[0]), format);
   return 0;
 }
 

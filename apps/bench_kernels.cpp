@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "apps/bench.h"
@@ -32,7 +33,8 @@ struct Row {
 /// Device and operands of this rank.
 struct Setup {
   Setup(comm::MpiSession& session, const io::RunOptions& options)
-      : threads(options.control.threads > 0 ? options.control.threads : bench::threads_of_rank(session.local_size())),
+      : name(options.control.device),
+        threads(options.control.threads > 0 ? options.control.threads : bench::threads_of_rank(session.local_size())),
         device(session, options.control.device, threads),
         grid(session, shape_of(session.size())),
         arena(device.discrete() != nullptr ? device.get().memory() : grid.memory()),
@@ -49,6 +51,37 @@ struct Setup {
     return timing;
   }
   bool on_host() const { return device.discrete() == nullptr; }
+  bool emulated() const { return name == "cuda-emulated"; }
+  /// The GPU's best, measured now: a large GEMM of each type, a large copy. Collective.
+  void measure_peaks(const std::vector<DType>& dtypes) {
+    constexpr int64_t kSide = 8192, kCopy = int64_t{64} << 20;
+    const bench::TimingOptions few = timing(2);
+    if (on_host()) {
+      copy_peak = {2 * bench::copy_peak(operands, grid.world()).per_s, "memory copy"};
+    } else if (!emulated()) {
+      copy_peak = {2 * bench::copy_peak(operands, grid.world(), kCopy, few.settle).per_s, "this GPU's copy"};
+      for (const DType dtype : dtypes) {
+        const bench::GemmPoint p{dtype, bench::GemmLayout::TN, false, kSide, kSide, kSide, 0};
+        const bench::Statistics time = bench::time_cases({bench::gemm_call(operands, p)}, few, &grid.world())[0];
+        gemm_peaks[dtype] = {bench::flops_of(p) / time.min_s, "this GPU's GEMM of 8192"};
+      }
+    }
+  }
+  bench::Verdict verdict(const bench::GemmPoint& p, double cv) const {
+    if (on_host()) return bench::verdict_of(p, machine, threads, cv);
+    if (emulated()) return {0, "", {bench::kEmulated}};
+    return bench::verdict_on_gpu(bench::flops_of(p) / p.time_s, p.time_s, gemm_peaks.at(p.dtype));
+  }
+  bench::Verdict verdict(const bench::KernelPoint& p, double cv) const {
+    if (on_host()) return bench::verdict_of(p, machine, threads, copy_peak.per_s, cv);
+    if (emulated()) return {0, "", {bench::kEmulated}};
+    const double flops = bench::flops_of(p);
+    return bench::verdict_on_gpu((flops > 0 ? flops : bench::bytes_of(p)) / p.time_s, p.time_s,
+                                 flops > 0 ? gemm_peaks.at(p.dtype) : copy_peak);
+  }
+  bench::Peak copy_peak;
+  std::map<DType, bench::Peak> gemm_peaks;
+  std::string name;  ///< of --device
   int threads;
   train::RunDevice device;
   comm::ProcessGrid grid;
@@ -58,6 +91,7 @@ struct Setup {
 };
 
 std::vector<Row> measure(Setup& s, std::vector<bench::ModelGemm> gemms, const KernelRequest& request) {
+  if (!s.on_host()) s.measure_peaks(request.dtypes);
   std::vector<std::function<void()>> calls;
   for (const bench::ModelGemm& one : gemms) calls.push_back(bench::gemm_call(s.operands, one.shape));
   const std::vector<bench::Statistics> times = bench::time_cases(calls, s.timing(request.rounds), &s.grid.world());
@@ -68,8 +102,7 @@ std::vector<Row> measure(Setup& s, std::vector<bench::ModelGemm> gemms, const Ke
     rows.push_back(
         {gemms[i].layer,
          fmt::format("{} {} x {} x {}{}", bench::name_of(p.layout), p.m, p.n, p.k, p.accumulate ? " +=" : ""), p.dtype,
-         bench::flops_of(p), bench::bytes_of(p), times[i],
-         s.on_host() ? bench::verdict_of(p, s.machine, s.threads, times[i].cv) : bench::Verdict()});
+         bench::flops_of(p), bench::bytes_of(p), times[i], s.verdict(p, times[i].cv)});
   }
   return rows;
 }
@@ -77,14 +110,14 @@ std::vector<Row> measure(Setup& s, std::vector<bench::ModelGemm> gemms, const Ke
 std::vector<Row> measure(Setup& s, const std::vector<bench::KernelPoint>& points, const KernelRequest& request) {
   std::vector<std::function<void()>> calls;
   for (const bench::KernelPoint& p : points) {
-    calls.push_back(bench::kernel_call(s.operands, p, bench::heads_of_call(p)));
+    calls.push_back(bench::kernel_call(s.operands, p, bench::heads_of_call(p, s.device.get())));
   }
   const std::vector<bench::Statistics> times = bench::time_cases(calls, s.timing(request.rounds), &s.grid.world());
-  const double memory_per_s = s.on_host() ? 2 * bench::copy_peak(s.operands, s.grid.world()).per_s : 0;
+  s.measure_peaks(request.dtypes);
   std::vector<Row> rows;
   for (size_t i = 0; i < points.size(); ++i) {
     bench::KernelPoint p = points[i];
-    const auto heads = static_cast<double>(bench::heads_of_call(p));
+    const auto heads = static_cast<double>(bench::heads_of_call(p, s.device.get()));
     bench::Statistics time = times[i];
     for (double* value : {&time.min_s, &time.median_s, &time.mean_s, &time.p95_s, &time.p99_s, &time.max_s}) {
       *value /= heads;
@@ -94,8 +127,7 @@ std::vector<Row> measure(Setup& s, const std::vector<bench::KernelPoint>& points
     rows.push_back(
         {p.kernel,
          attention ? fmt::format("s {} d {}", bench::positions_of(p), p.cols) : fmt::format("{} x {}", p.rows, p.cols),
-         p.dtype, bench::flops_of(p), bench::bytes_of(p), time,
-         s.on_host() ? bench::verdict_of(p, s.machine, s.threads, memory_per_s, time.cv) : bench::Verdict()});
+         p.dtype, bench::flops_of(p), bench::bytes_of(p), time, s.verdict(p, time.cv)});
   }
   return rows;
 }
@@ -132,6 +164,7 @@ void print(const std::vector<Row>& rows, const KernelRequest& request, const Set
     return;
   }
   if (!s.on_host()) fmt::print("{} ranks at once, each on {}\n", s.grid.shape().world(), s.device.describe());
+  if (s.emulated()) fmt::print("{}\n", bench::kEmulated);
   if (s.on_host()) {
     fmt::print("{} ranks at once, {} thread(s) each; {}, {:.2f} GHz, {}; peak {:.0f} GFLOP/s fp32 a core\n",
                s.grid.shape().world(), s.threads, s.machine.cpu, s.machine.clock_hz / 1e9, s.machine.vectors,

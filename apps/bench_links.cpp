@@ -10,8 +10,11 @@
 #include "base/units.h"
 #include "bench/checkpoint_io.h"
 #include "bench/device_map.h"
+#include "bench/gpu_links.h"
 #include "bench/machine.h"
 #include "bench/overlap.h"
+#include "bench/verdict.h"
+#include "train/run_device.h"
 
 namespace triax::apps {
 namespace {
@@ -24,15 +27,25 @@ comm::GridOptions all_in_data(int ranks) {
   return options;
 }
 
-std::string overlap_verdict(const bench::OverlapRow& row, int ranks, int cores) {
+std::string overlap_verdict(const bench::OverlapRow& row, const std::string& device, int ranks, int cores) {
+  if (device == "cuda-emulated") return bench::kEmulated;
   const std::string head = fmt::format("{:.0f} % hidden", 100 * row.hidden());
   if (row.hidden() >= 0.6) return head;
+  if (device == "cuda") {
+    return head + ": NCCL's kernels take multiprocessors and memory bandwidth (NCCL_MAX_NCHANNELS, NCCL_MAX_CTAS)";
+  }
   if (2 * ranks > cores) return head + ": the transfer runs on the cores that compute";
   return head + ": both need the same memory bandwidth";
 }
 
-void print_overlap(const std::vector<bench::OverlapRow>& rows, Format format, int ranks, int cores) {
+void print_overlap(const std::vector<bench::OverlapRow>& rows, const KernelRequest& request,
+                   const train::RunDevice& device, int ranks) {
+  const Format format = request.format;
+  const std::string& name = request.options.control.device;
+  const int cores = bench::this_machine().processing_units;
   Json all = Json::array();
+  if (format == Format::Table && name != "cpu") fmt::print("each rank on {}\n", device.describe());
+  if (format == Format::Table && name == "cuda-emulated") fmt::print("{}\n", bench::kEmulated);
   if (format != Format::Json) {
     fmt::print("{}", format == Format::Csv
                          ? "bytes,gemm_us,all_reduce_us,both_us,gemm_slowdown,all_reduce_slowdown,hidden,verdict\n"
@@ -40,9 +53,10 @@ void print_overlap(const std::vector<bench::OverlapRow>& rows, Format format, in
                                        "all_reduce_us", "both_us", "gemm_slowdown", "all_reduce_slowdown", "verdict"));
   }
   for (const bench::OverlapRow& row : rows) {
-    const std::string verdict = overlap_verdict(row, ranks, cores);
+    const std::string verdict = overlap_verdict(row, name, ranks, cores);
     if (format == Format::Json) {
-      all.push_back({{"bytes", row.bytes},
+      all.push_back({{"device", device.describe()},
+                     {"bytes", row.bytes},
                      {"gemm_us", 1e6 * row.gemm_s},
                      {"all_reduce_us", 1e6 * row.collective_s},
                      {"both_us", 1e6 * row.both_s},
@@ -111,31 +125,35 @@ void print_topology(const std::vector<std::string>& cpus, const std::vector<int>
       "nodes,\nhost: another node than rank 0's, NET: over the network\n");
   const std::string devices = bench::device_map().text();
   fmt::print("\n{}", devices.empty() ? "no GPU and no network adapter on PCI\n" : devices);
+  const std::string matrix = bench::gpu_topology();
+  if (!matrix.empty()) fmt::print("\nnvidia-smi topo -m, NVLink included:\n{}", matrix);
 }
 
 }  // namespace
 
 int bench_overlap(const std::vector<std::string>& args, comm::MpiSession& session) {
   int64_t size = 256;
-  const std::vector<io::OptionEntry> extra{count_entry("gemm-size", "side of the matrices (default 256)", 16, size)};
-  const KernelRequest request = parse_kernels("overlap", args, extra);
+  std::vector<int64_t> sizes{int64_t{256} << 10, int64_t{1} << 20, int64_t{4} << 20, int64_t{16} << 20};
+  const std::vector<io::OptionEntry> extra{
+      count_entry("gemm-size", "side of the matrices (default 256; of a GPU rather 4096)", 16, size),
+      text_entry("sizes", "LIST", "bytes of the all_reduce (default 256K,1M,4M,16M)",
+                 [&](const std::string& text) { return take_byte_list(text, sizes); })};
+  const KernelRequest request = parse_kernels("overlap", args, extra, BenchDevice::Any);
   if (!request.help.empty()) {
     if (session.rank() == 0) fmt::print("{}", request.help);
     return 0;
   }
   if (session.size() == 1) throw ConfigError("bench overlap: one rank has nobody to talk to; use mpiexec -n 2 or more");
-  comm::ProcessGrid grid(session, all_in_data(session.size()));
-  const auto device = kernels::make_cpu_device({bench::threads_of_rank(session.local_size())});
-  Arena arena(grid.memory());
-  bench::Operands operands(*device, arena);
+  const train::RunDevice device(session, request.options.control.device, bench::threads_of_rank(session.local_size()));
+  comm::ProcessGrid grid(session, all_in_data(session.size()), device.groups());
+  Arena arena(device.memory(request.options, grid));
+  bench::Operands operands(device.get(), arena);
   std::vector<bench::OverlapRow> rows;
-  for (const int64_t bytes : {int64_t{256} << 10, int64_t{1} << 20, int64_t{4} << 20, int64_t{16} << 20}) {
+  for (const int64_t bytes : sizes) {
     rows.push_back(bench::measure_overlap(grid, operands, arena, request.dtypes.front(), size, bytes,
                                           static_cast<int>(request.rounds)));
   }
-  if (session.rank() == 0) {
-    print_overlap(rows, request.format, session.local_size(), bench::this_machine().processing_units);
-  }
+  if (session.rank() == 0) print_overlap(rows, request, device, session.local_size());
   grid.world().barrier();
   return 0;
 }

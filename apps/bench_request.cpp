@@ -1,6 +1,10 @@
 #include "apps/bench_request.h"
 
+#include <set>
 #include <sstream>
+
+#include "base/error.h"
+#include "comm/process_grid.h"
 
 namespace triax::apps {
 
@@ -32,6 +36,36 @@ std::string take_bytes(const std::string& text, int64_t& bytes) {
   if (!value || *value < 1 || *value > (int64_t{1} << 30)) return kRule;
   bytes = *value << shift;
   return {};
+}
+
+std::string take_byte_list(const std::string& text, std::vector<int64_t>& sizes) {
+  sizes.clear();
+  std::istringstream words(text);
+  for (std::string word; std::getline(words, word, ',');) {
+    int64_t bytes = 0;
+    if (!take_bytes(word, bytes).empty() || bytes % 4 != 0) return "must be a list of multiples of 4 such as 4K,1M,64M";
+    sizes.push_back(bytes);
+  }
+  return sizes.empty() ? "must be a list of multiples of 4 such as 4K,1M,64M" : "";
+}
+
+io::OptionEntry nodes_entry(int64_t& nodes) {
+  return count_entry("nodes", "refuse to measure unless the ranks stand on that many nodes", 1, nodes);
+}
+
+void check_nodes(comm::MpiSession& session, const std::string& what, int64_t nodes) {
+  if (nodes == 0) return;
+  comm::GridOptions options;
+  options.shape.data = session.size();
+  const comm::ProcessGrid grid(session, options);
+  const std::set<int> all(grid.nodes().begin(), grid.nodes().end());
+  const auto found = static_cast<int64_t>(all.size());
+  if (found == nodes) return;
+  throw ConfigError(fmt::format("bench {}: --nodes {}: {}; start the ranks on {} nodes (srun -N {}, mpiexec -hosts)",
+                                what, nodes,
+                                found == 1 ? "all ranks are on one host, which would measure its memory"
+                                           : fmt::format("the ranks are on {} nodes", found),
+                                nodes, nodes));
 }
 
 KernelRequest parse_kernels(const std::string& what, const std::vector<std::string>& args,

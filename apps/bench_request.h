@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "apps/entry_makers.h"
+#include "comm/mpi_session.h"
 #include "io/options/options.h"
 
 namespace triax::apps {
@@ -24,6 +25,14 @@ struct KernelRequest {
 std::string take_dtypes(const std::string& text, std::vector<DType>& dtypes);
 /// "256K" with K, M, G powers of 1024; a fault, empty when fine.
 std::string take_bytes(const std::string& text, int64_t& bytes);
+/// "4K,1M", multiples of 4; a fault, empty when fine.
+std::string take_byte_list(const std::string& text, std::vector<int64_t>& sizes);
+
+/// --nodes N: refuse to measure unless the ranks stand on that many nodes.
+io::OptionEntry nodes_entry(int64_t& nodes);
+/// Refuses figures that would be called what they are not: ConfigError where the ranks are not on `nodes` nodes (0: any
+/// number is right). Collective.
+void check_nodes(comm::MpiSession& session, const std::string& what, int64_t nodes);
 
 /// On what `triax bench WHAT` measures: the CPU alone, or the device of --device.
 enum class BenchDevice { Cpu, Any };

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <numeric>
 #include <set>
 
 #include "base/clock.h"
@@ -30,11 +31,11 @@ void slowest(comm::Communicator& world, std::vector<double>& times) {
   world.all_reduce(Tensor(times.data(), DType::Float64, {static_cast<int64_t>(times.size())}), ReduceOp::Max).wait();
 }
 
-/// One algorithm: groups of its own, and tensors from its memory.
+/// One algorithm, or NCCL: groups of its own, and tensors from its memory.
 class Contender {
  public:
   Contender(comm::MpiSession& session, const CollectiveBench& bench, comm::Algorithm algorithm)
-      : algorithm_(algorithm), bench_(&bench) {
+      : name_(bench.on.device != nullptr ? "nccl" : comm::name_of(algorithm)), bench_(&bench) {
     comm::GridOptions options;
     options.shape.tensor = session.size();
     options.timeout_s = bench.timeout_s;
@@ -48,31 +49,53 @@ class Contender {
       if (bench.split.colour(r) == bench.split.colour(session.rank())) mine.push_back(r);
     }
     world_ = factory_->make("world", all, comm::RunsOn::Caller);
-    group_ = factory_->make("tp", mine, comm::RunsOn::Caller);
+    make_groups(mine);
     std::set<int> nodes;
     for (const int rank : mine) nodes.insert(factory_->nodes()[static_cast<size_t>(rank)]);
     nodes_ = static_cast<int>(nodes.size());
-    MemoryProvider& provider = bench.place == BufferPlace::Window ? factory_->memory() : heap_;
-    arena_ = std::make_unique<Arena>(provider);
+    arena_ = std::make_unique<Arena>(provider());
   }
-  comm::Algorithm algorithm() const { return algorithm_; }
+  const std::string& algorithm() const { return name_; }
   comm::Communicator& world() { return *world_; }
-  comm::Communicator& group() { return *group_; }
+  comm::Communicator& group(Operation op) { return op == Operation::Send && messages_ ? *messages_ : *group_; }
   comm::Ledger& ledger() { return ledger_; }
   int nodes() const { return nodes_; }
   Exchange& exchange() { return *exchange_; }
   void prepare(Operation op, int64_t bytes) {
     exchange_.reset();
-    exchange_ = std::make_unique<Exchange>(*group_, *arena_, op, bench_->reduce, bench_->dtype, bytes);
+    exchange_ =
+        std::make_unique<Exchange>(group(op), *arena_, op, bench_->reduce, bench_->dtype, bytes, bench_->on.device);
   }
 
  private:
-  comm::Algorithm algorithm_;
+  void make_groups(const std::vector<int>& mine) {
+    const OnDevice& on = bench_->on;
+    if (on.device == nullptr) {
+      group_ = factory_->make("tp", mine, comm::RunsOn::Caller);
+      return;
+    }
+    using Carries = comm::GroupFactory::Carries;
+    factory_->refuse_shared_gpus(*on.device);
+    group_ = factory_->make_on_device(*on.groups, "tp", mine, Carries::Collectives);
+    if (std::find(bench_->ops.begin(), bench_->ops.end(), Operation::Send) == bench_->ops.end()) return;
+    const auto size = static_cast<double>(mine.size());
+    if (over_ranks(*world_, size, ReduceOp::Min) < over_ranks(*world_, size, ReduceOp::Max)) {
+      throw ConfigError(
+          "bench coll: --split: sendrecv on GPUs needs groups of one size; leave out sendrecv or split evenly");
+    }
+    messages_ = factory_->make_on_device(*on.groups, "pp", mine, Carries::Messages);
+  }
+  MemoryProvider& provider() {
+    if (bench_->on.device != nullptr) return bench_->on.memory();
+    return bench_->place == BufferPlace::Window ? factory_->memory() : heap_;
+  }
+
+  std::string name_;
   const CollectiveBench* bench_;
   HeapProvider heap_;
   comm::Ledger ledger_;
   std::unique_ptr<comm::GroupFactory> factory_;
-  std::unique_ptr<comm::Communicator> world_, group_;
+  std::unique_ptr<comm::Communicator> world_, group_, messages_;
   int nodes_ = 1;
   std::unique_ptr<Arena> arena_;
   std::unique_ptr<Exchange> exchange_;
@@ -89,22 +112,41 @@ void check_row(Contender& one, const CollectiveBench& bench, CollectiveRow& row)
   };
   one.ledger().reset();
   row.out_of_place.wrong = check(Place::OutOf);
-  const comm::LedgerEntry entry = one.ledger().snapshot().at({"tp", row.op});
+  const comm::LedgerEntry entry = one.ledger().snapshot().at({one.group(row.op).name(), row.op});
   row.converted = entry.converted_calls > 0;
   row.inside_bytes = over_ranks(one.world(), static_cast<double>(entry.counted.inside), ReduceOp::Sum);
   row.across_bytes = over_ranks(one.world(), static_cast<double>(entry.counted.across), ReduceOp::Sum);
   if (has_in_place(row.op)) row.in_place.wrong = check(Place::In);
 }
 
+/// The calls that do not count bring the ranks together on the device; the host gives all calls at once.
+void time_on_device(Contender& one, kernels::DiscreteDevice& device, Place place, std::vector<double>& times) {
+  constexpr size_t kMarks = 4096;  // between two waits for the device
+  for (size_t at = 0; at < times.size(); at += kMarks) {
+    const size_t count = std::min(kMarks, times.size() - at);
+    for (size_t i = 0; i < count; ++i) {
+      device.mark(i);
+      one.exchange().call(place);
+    }
+    device.mark(count);
+    device.synchronize();
+    for (size_t i = 0; i < count; ++i) times[at + i] = device.marked_s(i + 1) - device.marked_s(i);
+  }
+}
+
 /// Seconds of each of `calls` calls on the slowest rank.
-std::vector<double> time_turn(Contender& one, Place place, int64_t warmup, int64_t calls) {
+std::vector<double> time_turn(Contender& one, const CollectiveBench& bench, Place place, int64_t calls) {
   std::vector<double> times(static_cast<size_t>(calls));
   one.world().barrier();
-  for (int64_t i = 0; i < warmup; ++i) one.exchange().call(place);
-  for (double& time : times) {
-    const Stopwatch watch;
-    one.exchange().call(place);
-    time = watch.elapsed_s();
+  for (int64_t i = 0; i < bench.warmup; ++i) one.exchange().call(place);
+  if (bench.on.device != nullptr) {
+    time_on_device(one, *bench.on.device, place, times);
+  } else {
+    for (double& time : times) {
+      const Stopwatch watch;
+      one.exchange().call(place);
+      time = watch.elapsed_s();
+    }
   }
   slowest(one.world(), times);
   return times;
@@ -120,11 +162,11 @@ CollectiveRow make_row(Contender& one, const CollectiveBench& bench, Operation o
   if (over_ranks(one.world(), static_cast<double>(exchange.size_bytes()), ReduceOp::Min) == 0) {
     const auto width = static_cast<int64_t>(size_of(bench.dtype));
     throw ConfigError(fmt::format("bench coll: --minbytes {}: {} ranks need at least one element each; use {}", bytes,
-                                  one.group().size(), width * one.group().size()));
+                                  one.group(op).size(), width * one.group(op).size()));
   }
   CollectiveRow row{.op = op, .algorithm = one.algorithm()};
   row.reduce = bench.reduce;
-  row.ranks = static_cast<int>(over_ranks(one.world(), one.group().size(), ReduceOp::Max));
+  row.ranks = static_cast<int>(over_ranks(one.world(), one.group(op).size(), ReduceOp::Max));
   row.nodes = static_cast<int>(over_ranks(one.world(), one.nodes(), ReduceOp::Max));
   row.size_bytes = exchange.size_bytes();
   row.count = exchange.count();
@@ -141,7 +183,7 @@ std::vector<CollectiveRow> measure_size(std::vector<std::unique_ptr<Contender>>&
   for (const std::vector<size_t>& order : random_orders(times.size(), bench.turns, kSeed)) {
     for (const size_t i : order) {
       const std::vector<double> turn =
-          time_turn(*contenders[i / places.size()], places[i % places.size()], bench.warmup, calls_of(bench, bytes));
+          time_turn(*contenders[i / places.size()], bench, places[i % places.size()], calls_of(bench, bytes));
       times[i].insert(times[i].end(), turn.begin(), turn.end());
     }
   }
@@ -201,11 +243,12 @@ double CollectiveRow::busbw_gbps(const PlaceTimes& place) const {
 
 std::vector<CollectiveRow> measure_collectives(comm::MpiSession& session, const CollectiveBench& bench) {
   std::vector<std::unique_ptr<Contender>> contenders;
-  for (const comm::Algorithm algorithm : bench.algorithms) {
+  for (const comm::Algorithm algorithm :
+       bench.on.device != nullptr ? std::vector{comm::Algorithm::Default} : bench.algorithms) {
     contenders.push_back(std::make_unique<Contender>(session, bench, algorithm));
   }
   comm::Communicator& world = contenders[0]->world();
-  if (over_ranks(world, contenders[0]->group().size(), ReduceOp::Min) < 2) {
+  if (over_ranks(world, contenders[0]->group(Operation::AllReduce).size(), ReduceOp::Min) < 2) {
     throw ConfigError(fmt::format(
         "bench coll: --split leaves a group of one rank among {}, which has nobody to talk to", session.size()));
   }
@@ -223,47 +266,111 @@ double GroupRow::busbw_gbps(const Statistics& time) const {
   return time.samples > 0 ? comm::sent_bytes(op, size_bytes, ranks) / time.median_s / 1e9 : 0;
 }
 
+namespace {
+
+/// Groups that talk at once.
+class Talk {
+ public:
+  Talk(comm::ProcessGrid& grid, const CollectiveBench& bench, std::vector<Exchange>& exchanges,
+       std::vector<comm::Ledger::Key> keys)
+      : grid_(&grid), bench_(&bench), exchanges_(&exchanges), keys_(std::move(keys)) {}
+
+  /// Seconds of exchange i alone, and of all when all run: a call, on a device the mean of `calls`.
+  std::vector<double> alone(size_t i, int64_t calls) { return measure({i}, calls); }
+  std::vector<double> together(int64_t calls) {
+    std::vector<size_t> all(exchanges_->size());
+    std::iota(all.begin(), all.end(), size_t{0});
+    return measure(all, calls);
+  }
+
+ private:
+  void start(const std::vector<size_t>& which) {
+    for (const size_t i : which) (*exchanges_)[i].start(Place::OutOf);
+  }
+  std::vector<double> measure(const std::vector<size_t>& which, int64_t calls) {
+    grid_->world().barrier();
+    return bench_->on.device != nullptr ? on_device(which, calls) : on_host(which);
+  }
+  std::vector<double> on_host(const std::vector<size_t>& which) {
+    std::vector<double> done(which.size());
+    const Stopwatch watch;
+    start(which);
+    for (size_t i = which.size(); i-- > 0;) {
+      (*exchanges_)[which[i]].wait();
+      done[i] = watch.elapsed_s();
+    }
+    return done;
+  }
+  /// The first call brings the ranks together and does not count.
+  std::vector<double> on_device(const std::vector<size_t>& which, int64_t calls) {
+    const auto run = [&](int64_t count) {
+      for (int64_t call = 0; call < count; ++call) {
+        start(which);
+        for (const size_t i : which) (*exchanges_)[i].wait();
+      }
+      bench_->on.device->synchronize();
+      grid_->collect_device_seconds();
+      std::vector<double> busy;
+      const auto entries = grid_->ledger().snapshot();
+      for (const size_t i : which) busy.push_back(entries.at(keys_[i]).busy_s);
+      return busy;
+    };
+    const std::vector<double> before = run(1);
+    std::vector<double> after = run(calls);
+    for (size_t i = 0; i < after.size(); ++i) after[i] = (after[i] - before[i]) / static_cast<double>(calls);
+    return after;
+  }
+
+  comm::ProcessGrid* grid_;
+  const CollectiveBench* bench_;
+  std::vector<Exchange>* exchanges_;
+  std::vector<comm::Ledger::Key> keys_;
+};
+
+comm::Communicator& group_named(comm::ProcessGrid& grid, const std::string& name) {
+  comm::Communicator& group = name == "dp" ? grid.data() : name == "pp" ? grid.pipeline() : grid.tensor();
+  if (group.size() == 1) {
+    throw ConfigError(
+        fmt::format("bench coll: --groups {}: this group has one rank; give the layout with "
+                    "--tensor-model-parallel-size and --pipeline-model-parallel-size",
+                    name));
+  }
+  return group;
+}
+
+}  // namespace
+
 std::vector<GroupRow> measure_groups(comm::ProcessGrid& grid, const std::vector<std::string>& groups,
                                      const CollectiveBench& bench) {
   HeapProvider heap;
-  Arena arena(bench.place == BufferPlace::Window ? grid.memory() : heap);
+  Arena arena(bench.on.device != nullptr           ? bench.on.memory()
+              : bench.place == BufferPlace::Window ? grid.memory()
+                                                   : heap);
   std::vector<GroupRow> rows;
   for (const int64_t bytes : bench.sizes.all()) {
     std::vector<Exchange> exchanges;
+    std::vector<comm::Ledger::Key> keys;
     const size_t first = rows.size();
     // The communication thread's group first: its operation runs while the others block their caller.
-    for (const char* name : {"dp", "pp", "tp"}) {
+    for (const std::string& name : {std::string("dp"), std::string("pp"), std::string("tp")}) {
       if (std::find(groups.begin(), groups.end(), name) == groups.end()) continue;
-      comm::Communicator& group = name == std::string("dp")   ? grid.data()
-                                  : name == std::string("pp") ? grid.pipeline()
-                                                              : grid.tensor();
-      if (group.size() == 1) {
-        throw ConfigError(
-            fmt::format("bench coll: --groups {}: this group has one rank; give the layout with "
-                        "--tensor-model-parallel-size and --pipeline-model-parallel-size",
-                        name));
-      }
-      const Operation op = name == std::string("pp") ? Operation::Send : bench.ops.front();
-      exchanges.emplace_back(group, arena, op, bench.reduce, bench.dtype, bytes);
+      comm::Communicator& group = group_named(grid, name);
+      const Operation op = name == "pp" ? Operation::Send : bench.ops.front();
+      exchanges.emplace_back(group, arena, op, bench.reduce, bench.dtype, bytes, bench.on.device);
+      keys.emplace_back(name, op);
       rows.push_back({name, op, group.size(), exchanges.back().size_bytes(), {}, {}});
     }
+    Talk talk(grid, bench, exchanges, keys);
     std::vector<std::vector<double>> alone(exchanges.size()), together(exchanges.size());
-    for (int64_t call = -bench.warmup; call < calls_of(bench, bytes) * bench.turns; ++call) {
+    const int64_t calls = calls_of(bench, bytes);
+    const int64_t samples = bench.on.device != nullptr ? bench.turns : calls * bench.turns;
+    for (int64_t sample = -bench.warmup; sample < samples; ++sample) {
       for (size_t i = 0; i < exchanges.size(); ++i) {
-        grid.world().barrier();
-        const Stopwatch watch;
-        exchanges[i].call(Place::OutOf);
-        if (call >= 0) alone[i].push_back(watch.elapsed_s());
+        const double time = talk.alone(i, calls)[0];
+        if (sample >= 0) alone[i].push_back(time);
       }
-      grid.world().barrier();
-      const Stopwatch watch;
-      std::vector<double> done(exchanges.size());
-      for (Exchange& exchange : exchanges) exchange.start(Place::OutOf);
-      for (size_t i = exchanges.size(); i-- > 0;) {
-        exchanges[i].wait();
-        done[i] = watch.elapsed_s();
-      }
-      for (size_t i = 0; call >= 0 && i < exchanges.size(); ++i) together[i].push_back(done[i]);
+      const std::vector<double> all = talk.together(calls);
+      for (size_t i = 0; sample >= 0 && i < exchanges.size(); ++i) together[i].push_back(all[i]);
     }
     for (size_t i = 0; i < exchanges.size(); ++i) {
       slowest(grid.world(), alone[i]);

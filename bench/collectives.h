@@ -8,6 +8,7 @@
 
 #include "bench/exchange.h"
 #include "bench/timing.h"
+#include "comm/device_groups.h"
 #include "comm/process_grid.h"
 
 namespace triax::bench {
@@ -33,9 +34,20 @@ struct Sizes {
   std::vector<int64_t> all() const;
 };
 
+/// Where a bench on GPUs gets its groups and its memory.
+struct OnDevice {
+  kernels::DiscreteDevice* device = nullptr;  ///< null: tensors lie in the host's memory
+  comm::DeviceGroups* groups = nullptr;
+  bool registered = false;  ///< memory that NCCL was told of (--use-nccl-ub)
+  /// To be asked when all groups are made.
+  MemoryProvider& memory() const { return registered ? groups->registered_memory() : device->memory(); }
+};
+
 struct CollectiveBench {
   std::vector<comm::Operation> ops{comm::Operation::AllReduce};
+  /// On a device they and `order`, `place` and `fake_nodes` play no part: NCCL carries everything.
   std::vector<comm::Algorithm> algorithms{comm::Algorithm::Default, comm::Algorithm::Library};
+  OnDevice on;
   comm::SumOrder order = comm::SumOrder::Algorithm;
   comm::ReduceOp reduce = comm::ReduceOp::Sum;
   Sizes sizes;
@@ -50,7 +62,9 @@ struct CollectiveBench {
   bool check = true;
 };
 
-/// What was measured of one place; samples are single calls, each on the slowest rank of all.
+/// What was measured of one place; samples are single calls, each on the slowest rank of all. On the host by the clock
+/// around the call; on a device by events on the stream that waits for the operation, calls given one behind the other,
+/// from where the one before was done to where this one is.
 struct PlaceTimes {
   Statistics time;
   int64_t wrong = -1;  ///< elements that were not what they must be, on all ranks; -1: not checked
@@ -60,7 +74,7 @@ struct PlaceTimes {
 /// One size of one operation by one algorithm. Bandwidths in 1e9 bytes/s, from the median.
 struct CollectiveRow {
   comm::Operation op;
-  comm::Algorithm algorithm;
+  std::string algorithm;  ///< comm::name_of(Algorithm); "nccl" on a device
   comm::ReduceOp reduce = comm::ReduceOp::Sum;
   int ranks = 0;           ///< of the largest group
   int nodes = 1;           ///< over which it stands
@@ -78,7 +92,8 @@ struct CollectiveRow {
   const PlaceTimes& training() const { return in_place.measured() ? in_place : out_of_place; }
 };
 
-/// Collective. The algorithms take turns at every size, so that other load on the machine meets all alike. ConfigError
+/// Collective. sendrecv on a device goes as pipelines send: each direction on a communicator of its own.
+/// The algorithms take turns at every size, so that other load on the machine meets all alike. ConfigError
 /// where an algorithm is impossible (shared memory across nodes), a size holds no element, or a group has one rank.
 std::vector<CollectiveRow> measure_collectives(comm::MpiSession& session, const CollectiveBench& bench);
 
@@ -93,7 +108,8 @@ struct GroupRow {
 };
 
 /// Each named group of the grid runs its operation (pp: sendrecv) alone, then all of them at the same time: what a
-/// shared link gives to each. Collective over the world. ConfigError for a group of one rank.
+/// shared link gives to each. Collective over the world. ConfigError for a group of one rank. On a device, whose groups
+/// the grid must have, samples are means over a turn's calls, by events on the operation's own stream.
 std::vector<GroupRow> measure_groups(comm::ProcessGrid& grid, const std::vector<std::string>& groups,
                                      const CollectiveBench& bench);
 

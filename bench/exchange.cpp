@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
+#include <vector>
 
 #include "base/error.h"
 
@@ -15,49 +17,62 @@ bool in_parts(Operation operation) {
   return operation == Operation::AllGather || operation == Operation::ReduceScatter || operation == Operation::AllToAll;
 }
 
-/// Calls f with the tensor's elements as a typed pointer.
+/// Calls f with the elements as a typed pointer.
 template <class F>
-void with_data(const Tensor& t, F f) {
-  switch (t.dtype()) {
+void with_data(void* data, DType dtype, F f) {
+  switch (dtype) {
     case DType::Float64:
-      return f(t.as<double>());
+      return f(static_cast<double*>(data));
     case DType::Float32:
-      return f(t.as<float>());
+      return f(static_cast<float*>(data));
     case DType::BFloat16:
-      return f(t.as<bf16>());
+      return f(static_cast<bf16*>(data));
     case DType::Float16:
-      return f(t.as<fp16>());
+      return f(static_cast<fp16*>(data));
+    case DType::Int8:
+      return f(static_cast<int8_t*>(data));
+    case DType::UInt8:
+      return f(static_cast<uint8_t*>(data));
+    case DType::Int32:
+      return f(static_cast<int32_t*>(data));
+    case DType::Int64:
+      return f(static_cast<int64_t*>(data));
     default:
-      throw ConfigError("bench coll: --datatype must be double, float, bfloat16 or half");
+      throw ConfigError("bench coll: --datatype must be double, float, half, bfloat16, int8, uint8, int32 or int64");
   }
 }
 
-/// Small whole numbers, whose sums are exact in every dtype.
-float value(int rank, int64_t i) { return static_cast<float>((i + rank) % 5); }
-
-/// t[i] = value of `rank` at global index first + i.
-void fill(const Tensor& t, int rank, int64_t first) {
-  with_data(t, [&]<class T>(T* data) {
-    for (int64_t i = 0; i < t.numel(); ++i) data[i] = T(value(rank, first + i));
-  });
+/// Integers of 8 bits wrap, as sums of them do.
+template <class T>
+T element(int64_t value) {
+  if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(value);
+  } else {
+    return T(static_cast<float>(value));
+  }
 }
 
-void fill_zero(const Tensor& t) { std::memset(t.data(), 0, static_cast<size_t>(t.bytes())); }
+/// What two elements are compared by.
+template <class T>
+double number(T value) {
+  if constexpr (std::is_arithmetic_v<T>) {
+    return static_cast<double>(value);
+  } else {
+    return static_cast<double>(static_cast<float>(value));
+  }
+}
 
-template <class Expected>
-int64_t count_wrong(const Tensor& t, Expected expected) {
-  int64_t wrong = 0;
-  with_data(t, [&](const auto* data) {
-    for (int64_t i = 0; i < t.numel(); ++i) wrong += static_cast<float>(data[i]) == expected(i) ? 0 : 1;
-  });
-  return wrong;
+/// Small whole numbers, whose sums are exact in every dtype, in any order and over any number of ranks.
+int64_t value(int rank, int64_t i) {
+  constexpr int kCounting = 64;  // 4 x 64 = 256 is the last whole number up to which bf16 has all
+  return rank < kCounting ? (i + rank) % 5 : 0;
 }
 
 /// Element i of op over the ranks' values.
-float reduced(ReduceOp op, int ranks, int64_t i) {
-  float result = value(0, i);
+int64_t reduced(ReduceOp op, int ranks, int64_t i) {
+  int64_t result = value(0, i);
   for (int r = 1; r < ranks; ++r) {
-    const float next = value(r, i);
+    const int64_t next = value(r, i);
     result = op == ReduceOp::Sum   ? result + next
              : op == ReduceOp::Max ? std::max(result, next)
                                    : std::min(result, next);
@@ -65,9 +80,7 @@ float reduced(ReduceOp op, int ranks, int64_t i) {
   return result;
 }
 
-void copy(const Tensor& from, const Tensor& to) {
-  if (from.data() != to.data()) std::memcpy(to.data(), from.data(), static_cast<size_t>(from.bytes()));
-}
+Tensor as_bytes(const Tensor& t) { return Tensor(t.data(), DType::UInt8, {t.bytes()}); }
 
 }  // namespace
 
@@ -78,8 +91,8 @@ const char* bench_name(Operation operation) {
 }
 
 Exchange::Exchange(comm::Communicator& group, Arena& arena, Operation operation, ReduceOp reduce, DType dtype,
-                   int64_t bytes)
-    : group_(&group), operation_(operation), reduce_(reduce), dtype_(dtype) {
+                   int64_t bytes, kernels::DiscreteDevice* device)
+    : group_(&group), device_(device), operation_(operation), reduce_(reduce), dtype_(dtype) {
   elements_ = bytes / static_cast<int64_t>(size_of(dtype));
   if (in_parts(operation)) elements_ = elements_ / group.size() * group.size();
   if (elements_ == 0) return;
@@ -92,6 +105,48 @@ Exchange::Exchange(comm::Communicator& group, Arena& arena, Operation operation,
 }
 
 int64_t Exchange::count() const { return in_parts(operation_) ? elements_ / group_->size() : elements_; }
+
+/// t[i] = value of `rank` at global index first + i.
+void Exchange::fill(const Tensor& t, int rank, int64_t first) const {
+  std::vector<std::byte> made(device_ != nullptr ? static_cast<size_t>(t.bytes()) : 0);
+  void* const host = device_ != nullptr ? made.data() : t.data();
+  with_data(host, dtype_, [&]<class T>(T* data) {
+    for (int64_t i = 0; i < t.numel(); ++i) data[i] = element<T>(value(rank, first + i));
+  });
+  if (device_ != nullptr) device_->upload(Tensor(host, dtype_, {t.numel()}), t);
+}
+
+void Exchange::fill_zero(const Tensor& t) const {
+  if (device_ != nullptr) return device_->fill(t, 0);
+  std::memset(t.data(), 0, static_cast<size_t>(t.bytes()));
+}
+
+void Exchange::copy(const Tensor& from, const Tensor& to) const {
+  if (from.data() == to.data()) return;
+  if (device_ == nullptr) {
+    std::memcpy(to.data(), from.data(), static_cast<size_t>(from.bytes()));
+    return;
+  }
+  constexpr int64_t kMost = int64_t{1} << 30;  // of one copy: CUDA's widest row is 2 GiB
+  for (int64_t at = 0; at < from.bytes(); at += kMost) {
+    const int64_t end = std::min(at + kMost, from.bytes());
+    device_->copy(as_bytes(from).range(at, end), as_bytes(to).range(at, end));
+  }
+}
+
+template <class Expected>
+int64_t Exchange::count_wrong(const Tensor& t, Expected expected) const {
+  std::vector<std::byte> copied(device_ != nullptr ? static_cast<size_t>(t.bytes()) : 0);
+  void* const host = device_ != nullptr ? copied.data() : t.data();
+  if (device_ != nullptr) device_->download(t, Tensor(host, dtype_, {t.numel()}));
+  int64_t wrong = 0;
+  with_data(host, dtype_, [&]<class T>(const T* data) {
+    for (int64_t i = 0; i < t.numel(); ++i) {
+      wrong += number(data[i]) == number(element<T>(expected(i))) ? 0 : 1;
+    }
+  });
+  return wrong;
+}
 
 Tensor Exchange::part(Tensor whole, int rank) const {
   const int64_t n = elements_ / group_->size();

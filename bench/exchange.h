@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 #include "comm/communicator.h"
+#include "kernels/discrete_device.h"
 
 namespace triax::bench {
 
@@ -21,18 +22,20 @@ const char* bench_name(comm::Operation operation);
 class Exchange {
  public:
   /// `bytes` is rounded down to whole elements of every rank; size_bytes() says to what, 0 where there is not one.
+  /// device: whose memory the arena and the group have; null: the host's.
   Exchange(comm::Communicator& group, Arena& arena, comm::Operation operation, comm::ReduceOp reduce, DType dtype,
-           int64_t bytes);
+           int64_t bytes, kernels::DiscreteDevice* device = nullptr);
   Exchange(Exchange&&) = default;
 
-  /// Starts the operation; wait() ends it. On a group that works on the caller, start() does most of it.
+  /// Starts the operation; wait() ends it. On a group that works on the caller, start() does most of it. On a device
+  /// neither waits on the host: what the device is given next comes after the operation.
   void start(Place place);
   void wait();
   void call(Place place) {
     start(place);
     wait();
   }
-  /// One call with known values; elements of this rank that are not as they must be. Host memory only. Leaves zeros.
+  /// One call with known values; elements of this rank that are not exactly as they must be. Leaves zeros.
   int64_t check(Place place);
 
   comm::Operation operation() const { return operation_; }
@@ -43,8 +46,14 @@ class Exchange {
  private:
   Tensor part(Tensor whole, int rank) const;
   void fill_inputs(Place place);
+  void fill(const Tensor& t, int rank, int64_t first) const;
+  void fill_zero(const Tensor& t) const;
+  void copy(const Tensor& from, const Tensor& to) const;
+  template <class Expected>
+  int64_t count_wrong(const Tensor& t, Expected expected) const;
 
   comm::Communicator* group_;
+  kernels::DiscreteDevice* device_;
   comm::Operation operation_;
   comm::ReduceOp reduce_;
   DType dtype_;

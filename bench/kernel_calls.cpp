@@ -7,6 +7,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "kernels/discrete_device.h"
 
 namespace triax::bench {
 namespace {
@@ -304,8 +305,12 @@ std::function<void()> kernel_call(Operands& operands, const KernelPoint& shape, 
 
 int64_t positions_of(const KernelPoint& shape) { return std::llround(std::sqrt(static_cast<double>(shape.rows))); }
 
-int64_t heads_of_call(const KernelPoint& shape) {
+int64_t heads_of_call(const KernelPoint& shape, const kernels::Device& device) {
   if (!is_attention(shape.kernel)) return 1;
+  if (const auto* gpu = dynamic_cast<const kernels::DiscreteDevice*>(&device)) {
+    // Two tiles of 128 queries for each multiprocessor, as heads and samples of a micro-batch give.
+    return std::clamp<int64_t>(2 * gpu->facts().multiprocessors * 128 / positions_of(shape), 1, 256);
+  }
   return std::clamp<int64_t>((int64_t{1} << 18) / (positions_of(shape) * shape.cols), 1, 8);
 }
 

@@ -26,7 +26,7 @@ std::function<void()> kernel_call(Operands& operands, const KernelPoint& shape, 
 int64_t positions_of(const KernelPoint& shape);
 
 /// Heads that one call of an attention kernel runs, so that it takes about as long as in training; 1 for all others.
-int64_t heads_of_call(const KernelPoint& shape);
+int64_t heads_of_call(const KernelPoint& shape, const kernels::Device& device);
 
 /// Floating-point operations of one call: 2mnk; attention 4 (backward 10) d s (s + 1) / 2 of the causal half per head;
 /// 0 for kernels that memory bounds.

@@ -16,6 +16,7 @@ namespace {
 using Sizes = std::vector<int64_t>;
 
 constexpr size_t kBatch = 24;
+constexpr int64_t kMostElements = int64_t{1} << 40;
 constexpr double kWorstBatch_s = 2;  ///< kept free for the batch under way
 
 /// Layers at which points of a plan come: every size of a coarse grid before any that needs a fine one.
@@ -29,9 +30,46 @@ struct Grid {
   bool is_coarse(int64_t size) const { return std::find(coarse.begin(), coarse.end(), size) != coarse.end(); }
 };
 
-const Grid kTokens{{64, 256, 1024}, {32, 128, 512, 2048}};
-const Grid kWidths{{64, 256, 1024, 4096}, {128, 192, 384, 512, 768, 2048}};
-const Grid kVocabularies{{8192, 32768}, {2048}};
+/// What a plan goes over. Attention: positions and head dimensions, without and with dropout.
+struct PlanSizes {
+  Grid tokens, widths, vocabularies;            ///< of GEMMs
+  Grid rows, cols, loss_rows, loss_cols, flat;  ///< of the other kernels
+  Grid positions, head_dims, dropout_positions, dropout_head_dims;
+  int64_t most_elements = 0, most_losses = 0;
+};
+
+const PlanSizes kOfHost{{{64, 256, 1024}, {32, 128, 512, 2048}},
+                        {{64, 256, 1024, 4096}, {128, 192, 384, 512, 768, 2048}},
+                        {{8192, 32768}, {2048}},
+                        {{64, 1024}, {256}},
+                        {{64, 512, 4096}, {64, 256, 1024}},
+                        {{64, 256, 1024}, {128, 512}},
+                        {{128, 2048, 32768}, {8192}},
+                        {{1 << 14, 1 << 17, 1 << 20, 1 << 22}, {1 << 24}},
+                        {{32, 128, 512, 2048}, {64, 256, 1024}},
+                        {{16, 64, 128}, {16, 32, 64, 128}},
+                        {{32, 256, 1024}, {64, 128, 512}},
+                        {{16, 64}, {32, 64, 128}},
+                        1 << 22,
+                        1 << 23};
+
+/// Small ones too, where a launch decides.
+const PlanSizes kOfGpu{{{64, 1024, 8192}, {256, 2048, 4096, 16384}},
+                       {{64, 1024, 4096, 8192}, {512, 2048, 3072, 5120, 12288}},
+                       {{32768, 50304}, {128256}},
+                       {{64, 1024, 8192}, {4096}},
+                       {{64, 1024, 8192}, {512, 2048, 4096, 12288}},
+                       {{64, 1024, 8192}, {2048, 4096}},
+                       {{128, 8192, 50304}, {32768, 128256}},
+                       {{1 << 12, 1 << 16, 1 << 20, 1 << 24}, {1 << 22, 1 << 26, 1 << 28}},
+                       {{32, 256, 2048, 8192}, {64, 512, 1024, 4096}},
+                       {{16, 64, 128}, {80, 96, 128}},
+                       {{32, 512, 2048}, {128, 1024, 4096}},
+                       {{16, 64, 128}, {96}},
+                       1 << 27,
+                       int64_t{1} << 30};
+
+const PlanSizes& sizes_for(PlanFor what) { return what == PlanFor::Host ? kOfHost : kOfGpu; }
 
 void add_kernels(std::vector<KernelPoint>& points, DType dtype, const std::vector<const char*>& names,
                  const Sizes& rows, const Sizes& cols, int64_t most_elements) {
@@ -55,10 +93,10 @@ void add_gemms(std::vector<GemmPoint>& points, DType dtype, const Layer& l) {
 }
 
 void add_attention(std::vector<KernelPoint>& points, DType dtype, const std::vector<const char*>& names,
-                   const Sizes& positions, const Sizes& head_dims) {
+                   const Sizes& positions, const Sizes& head_dims, int64_t most_elements) {
   Sizes rows;
   for (const int64_t s : positions) rows.push_back(s * s);
-  add_kernels(points, dtype, names, rows, head_dims, int64_t{1} << 30);
+  add_kernels(points, dtype, names, rows, head_dims, most_elements);
 }
 
 /// `measure(batch)` for the first batch, and one after the other while there is time; points behind are dropped.
@@ -76,46 +114,48 @@ void in_batches(std::vector<Point>& points, const Budget& budget, Measure measur
 
 }  // namespace
 
-std::vector<KernelPoint> kernel_plan(const std::vector<DType>& dtypes) {
+std::vector<KernelPoint> kernel_plan(const std::vector<DType>& dtypes, PlanFor what, int64_t most_elements) {
+  constexpr int64_t kAttention = 16;  // an element of s x s x d costs as much less as one of the others
+  const PlanSizes& sizes = sizes_for(what);
+  const int64_t most = std::min(most_elements, sizes.most_elements);
   std::vector<KernelPoint> points;
-  const Sizes flat{int64_t{1} << 14, int64_t{1} << 17, int64_t{1} << 20, int64_t{1} << 22};
   for (const bool coarse : {true, false}) {
+    const auto of = [coarse](const Grid& grid) -> const Sizes& { return coarse ? grid.coarse : grid.fine; };
     for (const DType dtype : dtypes) {
       add_kernels(points, dtype,
                   {"layer_norm_forward", "layer_norm_backward", "rms_norm_forward", "rms_norm_backward", "gelu_forward",
                    "gelu_backward", "swiglu_forward", "swiglu_backward", "residual", "residual_backward", "dropout",
                    "dropout_backward", "bias_backward", "rotary", "embedding_forward", "embedding_backward"},
-                  coarse ? Sizes{64, 1024} : Sizes{256}, coarse ? Sizes{64, 512, 4096} : Sizes{64, 256, 1024},
-                  int64_t{1} << 22);
-      add_attention(points, dtype, {"attention_forward", "attention_backward"},
-                    coarse ? Sizes{32, 128, 512, 2048} : Sizes{64, 256, 1024},
-                    coarse ? Sizes{16, 64, 128} : Sizes{16, 32, 64, 128});
+                  of(sizes.rows), of(sizes.cols), most);
+      const int64_t scores = std::min(most_elements, kMostElements / kAttention) * kAttention;
+      add_attention(points, dtype, {"attention_forward", "attention_backward"}, of(sizes.positions),
+                    of(sizes.head_dims), scores);
       add_attention(points, dtype, {"attention_dropout_forward", "attention_dropout_backward"},
-                    coarse ? Sizes{32, 256, 1024} : Sizes{64, 128, 512}, coarse ? Sizes{16, 64} : Sizes{32, 64, 128});
-      add_kernels(points, dtype, {"cross_entropy", "cross_entropy_backward"},
-                  coarse ? Sizes{64, 256, 1024} : Sizes{128, 512}, coarse ? Sizes{128, 2048, 32768} : Sizes{8192},
-                  int64_t{1} << 23);
+                    of(sizes.dropout_positions), of(sizes.dropout_head_dims), scores);
+      add_kernels(points, dtype, {"cross_entropy", "cross_entropy_backward"}, of(sizes.loss_rows), of(sizes.loss_cols),
+                  std::min(most_elements, sizes.most_losses));
       add_kernels(points, dtype, {"adamw", "sgd", "sum_of_squares", "fill", "copy", "add", "scale"}, {1},
-                  coarse ? flat : Sizes{int64_t{1} << 24}, int64_t{1} << 24);
+                  of(sizes.flat), std::min(most_elements, sizes.flat.all().back()));
     }
   }
   return points;
 }
 
-std::vector<GemmPoint> gemm_plan(const std::vector<DType>& dtypes, double most_flops) {
+std::vector<GemmPoint> gemm_plan(const std::vector<DType>& dtypes, PlanFor what, double most_flops) {
+  const PlanSizes& sizes = sizes_for(what);
   std::vector<std::pair<int, Layer>> layers;  // how many of the sizes are not coarse
   const auto add = [&](const Grid& ins, const Grid& outs) {
-    for (const int64_t tokens : kTokens.all()) {
+    for (const int64_t tokens : sizes.tokens.all()) {
       for (const int64_t in : ins.all()) {
         for (const int64_t out : outs.all()) {
-          const int fine = !kTokens.is_coarse(tokens) + !ins.is_coarse(in) + !outs.is_coarse(out);
+          const int fine = !sizes.tokens.is_coarse(tokens) + !ins.is_coarse(in) + !outs.is_coarse(out);
           layers.push_back({fine, {tokens, in, out}});
         }
       }
     }
   };
-  add(kWidths, kWidths);
-  add(kWidths, kVocabularies);
+  add(sizes.widths, sizes.widths);
+  add(sizes.widths, sizes.vocabularies);
   std::stable_sort(layers.begin(), layers.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<GemmPoint> points;
   for (const auto& [fine, layer] : layers) {
@@ -212,10 +252,11 @@ void measure_kernels(Operands& operands, const TimingOptions& timing, const Budg
                      std::vector<KernelPoint>& points) {
   in_batches(points, budget, [&](std::span<KernelPoint> batch) {
     std::vector<std::function<void()>> calls;
-    for (const KernelPoint& point : batch) calls.push_back(kernel_call(operands, point, heads_of_call(point)));
+    for (const KernelPoint& point : batch)
+      calls.push_back(kernel_call(operands, point, heads_of_call(point, operands.device())));
     const std::vector<Statistics> times = time_cases(calls, timing, group);
     for (size_t i = 0; i < batch.size(); ++i) {
-      batch[i].time_s = undisturbed_s(times[i]) / static_cast<double>(heads_of_call(batch[i]));
+      batch[i].time_s = undisturbed_s(times[i]) / static_cast<double>(heads_of_call(batch[i], operands.device()));
     }
   });
 }

@@ -12,12 +12,17 @@
 
 namespace triax::bench {
 
-/// Elementwise, norm, attention, loss and optimizer kernels over tokens 64 .. 1024 and widths 64 .. 4096, coarse first.
-std::vector<KernelPoint> kernel_plan(const std::vector<DType>& dtypes);
+/// Whose sizes: of a CPU's core, tokens to 2048 and widths to 4096, or of a GPU, to 16384 and 12288.
+enum class PlanFor { Host, Gpu };
+inline constexpr int64_t kAnyElements = int64_t{1} << 40;
 
-/// The three GEMMs of linear layers [tokens, in] -> [tokens, out] for tokens 32 .. 2048 and widths 64 .. 32768 up to
-/// `most_flops`, coarse first.
-std::vector<GemmPoint> gemm_plan(const std::vector<DType>& dtypes, double most_flops);
+/// Elementwise, norm, attention, loss and optimizer kernels, coarse sizes first; of up to `most_elements` (attention:
+/// 16 times as many of its s x s x d).
+std::vector<KernelPoint> kernel_plan(const std::vector<DType>& dtypes, PlanFor what = PlanFor::Host,
+                                     int64_t most_elements = kAnyElements);
+
+/// The three GEMMs of linear layers [tokens, in] -> [tokens, out] up to `most_flops`, coarse sizes first.
+std::vector<GemmPoint> gemm_plan(const std::vector<DType>& dtypes, PlanFor what, double most_flops);
 
 /// A model on a layout as its linear layers see it.
 struct ShapeOptions {

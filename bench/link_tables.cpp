@@ -37,9 +37,11 @@ int nodes_of_group(const comm::ProcessGrid& grid, comm::Axis axis) {
 
 struct Measuring {
   comm::MpiSession& session;
-  const TimingOptions& timing;
+  const LinkMeasure& how;
   const Budget& budget;
-  int64_t most_bytes;
+  MemoryProvider& memory(comm::ProcessGrid& grid) const {
+    return how.on.device != nullptr ? how.on.memory() : grid.memory();
+  }
 };
 
 std::vector<int64_t> sizes(int64_t most) {
@@ -50,8 +52,8 @@ std::vector<int64_t> sizes(int64_t most) {
 
 /// All groups of `size` consecutive ranks at once.
 void measure_groups(const Measuring& m, int size, const std::vector<DType>& dtypes, std::vector<CollectivePoint>& out) {
-  comm::ProcessGrid grid(m.session, grid_of(comm::Axis::Tensor, size, m.session.size()));
-  Arena arena(grid.memory());
+  comm::ProcessGrid grid(m.session, grid_of(comm::Axis::Tensor, size, m.session.size()), m.how.on.groups);
+  Arena arena(m.memory(grid));
   const int nodes = nodes_of_group(grid, comm::Axis::Tensor);
   for (const DType dtype : dtypes) {
     std::vector<Operation> operations{Operation::AllReduce, Operation::AllGather, Operation::ReduceScatter};
@@ -62,12 +64,13 @@ void measure_groups(const Measuring& m, int size, const std::vector<DType>& dtyp
       if (!m.budget.leaves(0.5)) return;
       std::vector<std::unique_ptr<Exchange>> exchanges;
       std::vector<std::function<void()>> calls;
-      for (const int64_t bytes : sizes(m.most_bytes)) {
-        exchanges.push_back(std::make_unique<Exchange>(grid.tensor(), arena, operation, ReduceOp::Sum, dtype, bytes));
+      for (const int64_t bytes : sizes(m.how.most_bytes)) {
+        exchanges.push_back(
+            std::make_unique<Exchange>(grid.tensor(), arena, operation, ReduceOp::Sum, dtype, bytes, m.how.on.device));
         const Place place = has_in_place(operation) && operation != Operation::AllGather ? Place::In : Place::OutOf;
         calls.push_back([one = exchanges.back().get(), place] { one->call(place); });
       }
-      const std::vector<Statistics> times = time_cases(calls, m.timing, &grid.world());
+      const std::vector<Statistics> times = time_cases(calls, m.how.timing, &grid.world());
       for (size_t i = 0; i < times.size(); ++i) {
         out.push_back({operation, size, nodes, exchanges[i]->size_bytes(), undisturbed_s(times[i]), dtype});
       }
@@ -78,15 +81,15 @@ void measure_groups(const Measuring& m, int size, const std::vector<DType>& dtyp
 /// Half a round trip between neighbouring ranks of a pipeline, one message at a time; ranks 2i and 2i+1.
 void measure_messages(const Measuring& m, std::vector<CollectivePoint>& out) {
   const int world = m.session.size();
-  comm::ProcessGrid grid(m.session, grid_of(comm::Axis::Pipeline, world, world));
-  Arena arena(grid.memory());
+  comm::ProcessGrid grid(m.session, grid_of(comm::Axis::Pipeline, world, world), m.how.on.groups);
+  Arena arena(m.memory(grid));
   comm::Communicator& group = grid.pipeline();
   const int peer = group.rank() ^ 1;
   const bool talks = peer < world;
   const int nodes = grid.nodes()[0] == grid.nodes()[1] ? 1 : 2;
   std::vector<Buffer> buffers;
   std::vector<std::function<void()>> calls;
-  for (const int64_t bytes : sizes(m.most_bytes)) {
+  for (const int64_t bytes : sizes(m.how.most_bytes)) {
     buffers.push_back(arena.allocate(static_cast<size_t>(bytes), MemoryCategory::Workspace));
     const Tensor t = buffers.back().view(DType::UInt8, {bytes});
     calls.push_back([&group, t, peer, talks] {
@@ -100,7 +103,7 @@ void measure_messages(const Measuring& m, std::vector<CollectivePoint>& out) {
       }
     });
   }
-  const std::vector<Statistics> times = time_cases(calls, m.timing, &grid.world());
+  const std::vector<Statistics> times = time_cases(calls, m.how.timing, &grid.world());
   for (size_t i = 0; i < times.size(); ++i) {
     out.push_back({Operation::Send, 2, nodes, static_cast<int64_t>(buffers[i].size_bytes()),
                    undisturbed_s(times[i]) / 2, DType::Float32});
@@ -113,7 +116,7 @@ Constant measure_queue(const Measuring& m, const std::vector<CollectivePoint>& p
   comm::ProcessGrid grid(m.session, grid_of(comm::Axis::Data, world, world));
   Arena arena(grid.memory());
   Exchange one(grid.data(), arena, Operation::AllReduce, ReduceOp::Sum, DType::Float32, kLeastBytes);
-  const double queued = time_cases({[&one] { one.call(Place::In); }}, m.timing, &grid.world())[0].median_s;
+  const double queued = time_cases({[&one] { one.call(Place::In); }}, m.how.timing, &grid.world())[0].median_s;
   double direct = queued;
   for (const CollectivePoint& p : points) {
     if (p.operation == Operation::AllReduce && p.ranks == world && p.dtype == DType::Float32 &&
@@ -124,9 +127,9 @@ Constant measure_queue(const Measuring& m, const std::vector<CollectivePoint>& p
   return {std::max(0.0, queued - direct), Origin::Measured, "all_reduce of 256 bytes: dp group less tp group"};
 }
 
-Link link_of(const std::vector<CollectivePoint>& points, int nodes, int ranks) {
-  const Constant nothing{0, Origin::Measured, "every rank has its own core"};
-  Link link{nodes == 1 ? "shared-memory" : "network", ranks, {}, {}, nothing, nothing};
+Link link_of(const std::vector<CollectivePoint>& points, int nodes, const LinkMeasure& how) {
+  const Constant nothing{0, Origin::Measured, "every rank has its own"};
+  Link link{nodes == 1 ? how.name : "network", nodes == 1 ? how.ranks_of_node : 0, {}, {}, nothing, nothing};
   for (const CollectivePoint& p : points) {
     if (p.operation != Operation::Send || p.nodes != nodes) continue;
     if (link.latency_s.value == 0) link.latency_s = {p.time_s, Origin::Measured, "bench all: message of 256 bytes"};
@@ -138,17 +141,17 @@ Link link_of(const std::vector<CollectivePoint>& points, int nodes, int ranks) {
 
 }  // namespace
 
-LinkTables measure_links(comm::MpiSession& session, const std::vector<DType>& dtypes, const TimingOptions& timing,
-                         const Budget& budget, int64_t most_bytes) {
-  const Measuring m{session, timing, budget, most_bytes};
+LinkTables measure_links(comm::MpiSession& session, const std::vector<DType>& dtypes, const LinkMeasure& how,
+                         const Budget& budget) {
+  const Measuring m{session, how, budget};
   LinkTables tables;
   measure_messages(m, tables.collectives);
   for (int size = session.size(); size >= 2; --size) {
     if (session.size() % size == 0) measure_groups(m, size, dtypes, tables.collectives);
   }
-  tables.queue_s = measure_queue(m, tables.collectives);
+  if (how.on.device == nullptr) tables.queue_s = measure_queue(m, tables.collectives);
   const int nodes = tables.collectives.front().nodes;
-  tables.links.push_back(link_of(tables.collectives, nodes, nodes == 1 ? session.local_size() : 0));
+  tables.links.push_back(link_of(tables.collectives, nodes, how));
   return tables;
 }
 

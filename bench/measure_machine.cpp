@@ -5,13 +5,17 @@
 #include <algorithm>
 #include <cmath>
 
+#include "bench/checkpoint_io.h"
+#include "bench/gpu_links.h"
 #include "bench/kernel_calls.h"
 #include "bench/link_tables.h"
 #include "bench/machine.h"
+#include "bench/measure_gpu.h"
 #include "bench/overlap.h"
 #include "bench/trainer_costs.h"
 #include "bench/verdict.h"
 #include "comm/process_grid.h"
+#include "train/run_device.h"
 
 namespace triax::bench {
 namespace {
@@ -27,19 +31,28 @@ struct Bench {
         budget(given.budget_s, nullptr),
         machine(this_machine()),
         threads(threads_of_rank(session.local_size())),
-        grid(session, shape_of(session.size())),
-        device(kernels::make_cpu_device({threads})),
-        arena(grid.memory()),
-        operands(*device, arena) {
+        device(session, given.device, threads),
+        grid(session, shape_of(session.size()), device.groups()),
+        on{device.discrete(), device.groups(), given.registered},
+        arena(on.device != nullptr ? on_memory() : grid.memory()),
+        operands(device.get(), arena) {
     budget = Budget(given.budget_s, &grid.world());
+    if (on.device != nullptr) timing.settle = [this] { device.get().synchronize(); };
   }
   static comm::GridOptions shape_of(int ranks) {
     comm::GridOptions grid;
     grid.shape.data = ranks;
     return grid;
   }
+  MemoryProvider& on_memory() const { return on.groups != nullptr ? on.memory() : on.device->memory(); }
   void say(const std::string& what) const {
     if (options.say) options.say(fmt::format("{:5.1f} s: {}", budget.elapsed_s(), what));
+  }
+  bool on_gpu() const { return on.device != nullptr; }
+  bool emulated() const { return options.device == "cuda-emulated"; }
+  /// A size for the host, for a GPU, and for an emulated one.
+  int64_t size(int64_t host, int64_t gpu, int64_t emulation) const {
+    return !on_gpu() ? host : emulated() ? emulation : gpu;
   }
 
   const MachineBench& options;
@@ -47,8 +60,9 @@ struct Bench {
   Budget budget;
   Machine machine;
   int threads;
+  train::RunDevice device;
   comm::ProcessGrid grid;
-  std::unique_ptr<kernels::Device> device;
+  OnDevice on;
   Arena arena;
   Operands operands;
 };
@@ -116,9 +130,18 @@ void measure_tables(Bench& b, Hardware& hw) {
   measure_gemms(b.operands, b.timing, b.budget, world, own);
   measure_kernels(b.operands, b.timing, b.budget, world, own_kernels);
   // What one point may cost: a hundredth of the budget for its seven calls.
-  const double peak = b.threads * core_peak_flops(b.machine, 4);
-  std::vector<GemmPoint> plan = gemm_plan(dtypes, 0.5 * peak * b.budget.total_s() / 700);
-  std::vector<KernelPoint> kernels = kernel_plan(dtypes);
+  const double most_s = b.budget.total_s() / 700;
+  const PlanFor what = b.on_gpu() ? PlanFor::Gpu : PlanFor::Host;
+  CallLimits limits{0.5 * b.threads * core_peak_flops(b.machine, 4) * most_s, kAnyElements};
+  if (b.on_gpu()) {
+    constexpr int64_t kShareOfMemory = 128;  // an optimizer's call has 5 tensors of 4 bytes an element
+    limits = call_limits(b.operands, b.timing, *world, most_s);
+    hw.constants["runtime_bytes"] = {gpu_runtime_bytes(*b.on.device, b.arena), Origin::Measured,
+                                     "GPU memory in use beside tensors, NCCL and cuBLASLt having run"};
+    limits.most_elements = std::min(limits.most_elements, b.on.device->facts().memory_bytes / kShareOfMemory);
+  }
+  std::vector<GemmPoint> plan = gemm_plan(dtypes, what, limits.most_flops);
+  std::vector<KernelPoint> kernels = kernel_plan(dtypes, what, limits.most_elements);
   const size_t planned = b.options.shapes.size() + b.options.kernels.size() + plan.size() + kernels.size();
   // The coarse half of the kernels, which every prediction needs, comes before the many GEMMs.
   const Budget most_kernels(0.45 * std::max(0.0, b.budget.total_s() - b.budget.elapsed_s()), world);
@@ -133,36 +156,96 @@ void measure_tables(Bench& b, Hardware& hw) {
   hw.environment["left_out"] = std::to_string(planned - hw.gemms.size() - hw.kernel_points.size());
 }
 
+/// What it is, and what belongs to no table.
+void describe(Bench& b, int ranks, int local_ranks, Hardware& hw) {
+  hw.name = b.options.name;
+  hw.device = b.on_gpu() ? b.options.device : b.device.get().name();
+  hw.environment = environment_of(b.machine, ranks, b.threads);
+  hw.constants = trainer_costs();
+  hw.constants["core_peak_flops"] = {core_peak_flops(b.machine, 4), Origin::Assumed,
+                                     "measured clock x fp32 operations per cycle of the processor's family"};
+  if (!b.on_gpu()) {
+    hw.devices_per_node = local_ranks;
+    hw.description =
+        fmt::format("{}, {} ranks of {} threads, measured {}", b.machine.cpu, ranks, b.threads, hw.environment["date"]);
+    hw.memory_bytes = {static_cast<double>(b.machine.memory_bytes) / local_ranks, Origin::Measured,
+                       "hwloc, shared by the ranks of the node"};
+    return;
+  }
+  const kernels::GpuFacts facts = b.on.device->facts();
+  // Ranks that see one GPU each are as many as the node's GPUs that the job has.
+  hw.devices_per_node = std::max(facts.visible > 1 && !b.emulated() ? facts.visible : 1, local_ranks);
+  hw.description = fmt::format("{}{}, {} ranks, {} of {} GPUs of a node, measured {}",
+                               b.emulated() ? std::string(kEmulated) + ": " : "", facts.name, ranks, local_ranks,
+                               hw.devices_per_node, hw.environment["date"]);
+  hw.environment["gpu"] = facts.name;
+  hw.environment["device"] = b.device.describe();
+  hw.memory_bytes = {static_cast<double>(facts.memory_bytes), Origin::Measured, "cudaMemGetInfo"};
+  hw.constants.merge(gpu_constants(*b.on.device, b.arena, b.grid.world(), b.size(0, 64 << 20, 1 << 18)));
+  b.say("launches and copies");
+}
+
+/// What joins the GPUs, by the name that presets have; the speed is measured.
+std::string link_name(const Bench& b) {
+  if (!b.on_gpu()) return "shared-memory";
+  if (b.emulated()) return "emulated";
+  const std::string of = gpu_link_peak(*b.on.device).of;
+  return of == "NVLink" ? "nvlink" : "pcie";
+}
+
+void measure_communication(Bench& b, comm::MpiSession& session, Hardware& hw) {
+  const DType first = b.options.dtypes.front();
+  if (!b.options.links) {
+    const Constant nothing{0, Origin::Assumed, "one rank measures no link"};
+    Constant speed = hw.constants.at("device_to_host_bytes_per_s");
+    speed.origin = Origin::Assumed;
+    speed.source = "one rank measures no link: the GPU's copy to its host stands for it";
+    Link& link = hw.links.emplace_back();
+    link.name = "pcie";
+    link.ranks = hw.devices_per_node;
+    link.latency_s = {10e-6, Origin::Assumed, "one rank measures no link"};
+    link.bytes_per_s = speed;
+    link.ports_per_domain = link.contention = nothing;
+    return;
+  }
+  LinkMeasure how{b.timing, b.options.most_bytes, b.on, link_name(b), hw.devices_per_node};
+  if (how.most_bytes == 0) how.most_bytes = b.size(64 << 20, 256 << 20, 64 << 10);
+  const LinkTables links = measure_links(session, b.options.dtypes, how, b.budget);
+  hw.collectives = links.collectives;
+  hw.links = links.links;
+  if (!b.on_gpu()) hw.constants["queue_s"] = links.queue_s;
+  b.say(fmt::format("{} collectives", hw.collectives.size()));
+  const OverlapRow overlap = measure_overlap(b.grid, b.operands, b.arena, first, b.size(256, 4096, 32),
+                                             b.size(8 << 20, 64 << 20, 16 << 10), 5);
+  hw.links.front().contention = measured(1 - overlap.hidden());
+  hw.constants["overlap_gemm_slowdown"] = measured(overlap.gemm_slowdown());
+  hw.constants["overlap_all_reduce_slowdown"] = measured(overlap.collective_slowdown());
+  if (!b.on_gpu()) measure_sharing(b, first, hw);
+  b.say("overlap and sharing");
+}
+
+void measure_checkpoints(Bench& b, Hardware& hw) {
+  if (b.options.directory.empty() || !b.budget.leaves(2)) return;
+  const CheckpointIo io =
+      measure_checkpoint_io(b.grid.world(), b.options.directory, b.size(16 << 20, 256 << 20, 64 << 10), 1);
+  hw.constants["checkpoint_write_bytes_per_s"] = measured(io.write_per_s());
+  hw.constants["checkpoint_read_bytes_per_s"] = measured(io.read_per_s());
+  b.say("checkpoints");
+}
+
 }  // namespace
 
 Hardware measure_machine(comm::MpiSession& session, const MachineBench& options) {
   Bench b(session, options);
   Hardware hw;
-  hw.name = options.name;
-  hw.device = b.device->name();
-  hw.devices_per_node = session.local_size();
-  hw.environment = environment_of(b.machine, session.size(), b.threads);
-  hw.description = fmt::format("{}, {} ranks of {} threads, measured {}", b.machine.cpu, session.size(), b.threads,
-                               hw.environment["date"]);
-  hw.memory_bytes = {static_cast<double>(b.machine.memory_bytes) / session.local_size(), Origin::Measured,
-                     "hwloc, shared by the ranks of the node"};
-  hw.constants = trainer_costs();
-  hw.constants["core_peak_flops"] = {core_peak_flops(b.machine, 4), Origin::Assumed,
-                                     "measured clock x fp32 operations per cycle of the processor's family"};
+  describe(b, session.size(), session.local_size(), hw);
   b.say("costs of the trainer itself");
-  const LinkTables links = measure_links(session, options.dtypes, b.timing, b.budget, options.most_bytes);
-  hw.collectives = links.collectives;
-  hw.links = links.links;
-  hw.constants["queue_s"] = links.queue_s;
-  b.say(fmt::format("{} collectives", hw.collectives.size()));
-  const DType first = options.dtypes.front();
-  const OverlapRow overlap = measure_overlap(b.grid, b.operands, b.arena, first, 256, int64_t{8} << 20, 5);
-  hw.links.front().contention = measured(1 - overlap.hidden());
-  measure_sharing(b, first, hw);
-  hw.memory_bytes_per_s = measured(2 * copy_peak(b.operands, b.grid.world()).per_s);
-  b.say("overlap and sharing");
+  measure_communication(b, session, hw);
+  hw.memory_bytes_per_s =
+      measured(2 * copy_peak(b.operands, b.grid.world(), b.size(4 << 20, 64 << 20, 1 << 12), b.timing.settle).per_s);
+  measure_checkpoints(b, hw);
   measure_tables(b, hw);
-  summarise(hw, first);
+  summarise(hw, options.dtypes.front());
   b.grid.world().barrier();
   return hw;
 }

@@ -13,16 +13,20 @@ namespace triax::bench {
 
 struct MachineBench {
   std::string name = "here";
+  std::string device = "cpu";  ///< cuda, cuda-emulated: one GPU for each rank
+  bool registered = false;     ///< GPU memory of collectives is registered with NCCL
+  bool links = true;           ///< false: no collectives, for one rank; a link is then assumed
+  std::string directory;       ///< for checkpoints, which are removed again; empty: they are not measured
   double budget_s = 60;
   std::vector<DType> dtypes{DType::Float32, DType::BFloat16};
   std::vector<KernelPoint> kernels;             ///< the same of the other kernels
   std::vector<GemmPoint> shapes;                ///< measured before those of the plan: a model's own
-  int64_t most_bytes = int64_t{64} << 20;       ///< of a collective
+  int64_t most_bytes = 0;                       ///< of a collective; 0: 64 MiB, on GPUs 256 MiB, emulated 64 KiB
   std::function<void(const std::string&)> say;  ///< progress; may be empty
 };
 
-/// Collective over all ranks, at least two. What the budget did not allow is left out, coarse sizes last; `left_out`
-/// in the environment says how many points.
+/// Collective over all ranks, at least two unless links are left out. What the budget did not allow is left out, coarse
+/// sizes last; `left_out` in the environment says how many points.
 Hardware measure_machine(comm::MpiSession& session, const MachineBench& bench);
 
 }  // namespace triax::bench

@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "bench/verdict.h"
 
 namespace triax::bench {
 namespace {
@@ -212,6 +213,9 @@ std::optional<Operation> operation_named(const std::string& name) {
 }
 
 std::vector<CollectivePoint> import_nccl(const std::string& text, const std::string& where, const ImportHints& hints) {
+  if (text.find(kEmulated) != std::string::npos) {
+    throw ConfigError(where + ": holds times of an emulated GPU, which are no speed of a GPU; import a GPU's");
+  }
   Import import(where, hints);
   const size_t first = text.find_first_not_of(" \t\r\n");
   if (first != std::string::npos && text[first] == '{') {

@@ -12,19 +12,24 @@ namespace {
 
 constexpr size_t kHotBytes = size_t{1} << 20;
 constexpr size_t kColdBytes = size_t{32} << 20;
+/// Of a GPU's memory, between these: more than its last cache holds.
+constexpr int64_t kColdShare = 128;
+constexpr size_t kMostColdBytes = size_t{512} << 20;
 constexpr double kValue = 0.01;
 
 size_t rounded(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 }  // namespace
 
-Operands::Operands(kernels::Device& device, Arena& arena) : device_(&device), arena_(&arena) {
+Operands::Operands(kernels::Device& device, Arena& arena) : device_(&device), arena_(&arena), cold_bytes_(kColdBytes) {
   kernels::StepBlock block;
   block.learning_rate = 1e-6;
   kept_.push_back(arena.allocate(sizeof(kernels::StepBlock), MemoryCategory::Workspace));
   step_ = static_cast<kernels::StepBlock*>(kept_.back().data());
   if (auto* discrete = dynamic_cast<kernels::DiscreteDevice*>(device_)) {
     discrete->upload_step(block, step_);
+    cold_bytes_ =
+        std::clamp(static_cast<size_t>(discrete->facts().memory_bytes / kColdShare), kColdBytes, kMostColdBytes);
   } else {
     new (step_) kernels::StepBlock(block);
   }
@@ -33,19 +38,34 @@ Operands::Operands(kernels::Device& device, Arena& arena) : device_(&device), ar
 Tensor Operands::next(int role, Reuse reuse, DType dtype, int64_t rows, int64_t cols) {
   Ring& ring = rings_[static_cast<size_t>(reuse)][static_cast<size_t>(role)];
   const size_t bytes = rounded(static_cast<size_t>(rows * cols) * size_of(dtype));
-  const size_t whole = std::bit_ceil(std::max(bytes, reuse == Reuse::Hot ? kHotBytes : kColdBytes));
+  const size_t whole = std::bit_ceil(std::max(bytes, reuse == Reuse::Hot ? kHotBytes : cold_bytes_));
   if (ring.buffer.size_bytes() < whole) {
     ring.buffer.reset();
     ring.buffer = arena_->allocate(whole, MemoryCategory::Workspace);
     ring.next = 0;
-    // As bf16, 0.01 twice in a row is a small number as fp32 and as fp64 too.
-    device_->fill(ring.buffer.view(DType::BFloat16, {static_cast<int64_t>(whole / 2)}), kValue);
-    device_->synchronize();
+    fill(ring.buffer);
   }
   if (ring.next + bytes > ring.buffer.size_bytes()) ring.next = 0;
   char* data = static_cast<char*>(ring.buffer.data()) + ring.next;
   ring.next += bytes;
   return Tensor(data, dtype, {rows, cols});
+}
+
+/// As bf16, 0.01 twice in a row is a small number as fp32 and as fp64 too.
+void Operands::fill(const Buffer& buffer) {
+  const auto bytes = static_cast<int64_t>(buffer.size_bytes());
+  if (dynamic_cast<kernels::DiscreteDevice*>(device_) == nullptr) {
+    device_->fill(buffer.view(DType::BFloat16, {bytes / 2}), kValue);
+    return device_->synchronize();
+  }
+  const Tensor all = buffer.view(DType::UInt8, {bytes});
+  const int64_t first = std::min(bytes, static_cast<int64_t>(kHotBytes));
+  std::vector<bf16> values(static_cast<size_t>(first / 2), bf16(static_cast<float>(kValue)));
+  write(all.range(0, first), values.data());
+  for (int64_t done = first; done < bytes; done *= 2) {
+    device_->copy(all.range(0, std::min(done, bytes - done)), all.range(done, std::min(2 * done, bytes)));
+  }
+  device_->synchronize();
 }
 
 void Operands::write(Tensor device, const void* host) {

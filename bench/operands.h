@@ -12,7 +12,7 @@
 namespace triax::bench {
 
 /// Hot: what the op before has just made, as in training (a ring of 1 MiB). Cold: weights, gradients, states and what a
-/// forward pass has saved (a ring of 32 MiB).
+/// forward pass has saved (a ring of 32 MiB; of a GPU a 128th of its memory, up to 512 MiB).
 enum class Reuse { Hot, Cold };
 
 class Operands {
@@ -35,12 +35,14 @@ class Operands {
     Buffer buffer;
     size_t next = 0;
   };
+  void fill(const Buffer& buffer);
   void write(Tensor device, const void* host);
   Tensor int_tensor(DType dtype, int64_t n);
 
   static constexpr int kRoles = 8;
   kernels::Device* device_;
   Arena* arena_;
+  size_t cold_bytes_;
   std::array<std::array<Ring, kRoles>, 2> rings_;  ///< [reuse][role]
   std::vector<Buffer> kept_;
   kernels::StepBlock* step_ = nullptr;

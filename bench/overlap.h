@@ -23,6 +23,8 @@ struct OverlapRow {
 };
 
 /// The dp group of the grid (its communication thread) while this thread multiplies [size, size] matrices of `dtype`.
+/// On the operands' device, where that has memory of its own and the grid its groups: the all_reduce on the group's
+/// stream while the compute stream multiplies; times by events, that of the all_reduce beside GEMMs on its own stream.
 /// Collective over the dp group.
 OverlapRow measure_overlap(comm::ProcessGrid& grid, Operands& operands, Arena& arena, DType dtype, int64_t size,
                            int64_t bytes, int repeats);

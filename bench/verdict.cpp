@@ -34,10 +34,10 @@ std::string Verdict::text() const {
   return causes.empty() ? head : fmt::format("{}: {}", head, fmt::join(causes, "; "));
 }
 
-Peak copy_peak(Operands& operands, comm::Communicator& group) {
-  const KernelPoint copy{"copy", DType::Float32, 1, int64_t{4} << 20, 0};
-  const Statistics time =
-      time_cases({kernel_call(operands, copy, 1)}, {.rounds = 3, .sample_s = 1e-3, .most_calls = 10}, &group)[0];
+Peak copy_peak(Operands& operands, comm::Communicator& group, int64_t elements, const std::function<void()>& settle) {
+  const KernelPoint copy{"copy", DType::Float32, 1, elements, 0};
+  const Statistics time = time_cases({kernel_call(operands, copy, 1)},
+                                     {.rounds = 3, .sample_s = 1e-3, .most_calls = 10, .settle = settle}, &group)[0];
   return {bytes_of(copy) / 2 / time.median_s, "memory copy"};
 }
 
@@ -79,6 +79,36 @@ Verdict verdict_of(const CollectiveRow& row, const Peak& peak, const Circumstanc
     v.causes.push_back("ordinary memory: copies through staging buffers");
   }
   if (row.nodes > 1) v.causes.push_back("network: look at the adapter MPI chose, NUMA binding, other jobs' traffic");
+  return v;
+}
+
+Verdict verdict_on_gpu(const CollectiveRow& row, const Peak& link, double least_time_s) {
+  Verdict v;
+  v.of = link.of;
+  const PlaceTimes& times = row.training();
+  if (link.per_s > 0) v.share = 1e9 * row.busbw_gbps(times) / link.per_s;
+  if (row.out_of_place.wrong > 0 || row.in_place.wrong > 0)
+    v.causes.push_back("wrong elements: the speed means nothing");
+  if (link.per_s > 0 && v.share >= kGood) return v;
+  if (least_time_s > 0 && times.time.median_s < 3 * least_time_s) {
+    v.causes.push_back("small: latency decides");
+    return v;
+  }
+  if (times.time.cv > kUnsteady) {
+    v.causes.push_back(fmt::format("unsteady (cv {:.0f} %): other work on these GPUs or links", 100 * times.time.cv));
+  }
+  if (row.op == comm::Operation::Send) v.causes.push_back("few multiprocessors carry a message, as in training");
+  v.causes.push_back(row.nodes > 1 ? "network: GPUDirect RDMA off, adapters far from their GPUs (NCCL_DEBUG=INFO says)"
+                                   : "GPUs do not reach each other directly (nvidia-smi topo -m, NCCL_DEBUG=INFO say)");
+  return v;
+}
+
+Verdict verdict_on_gpu(double per_s, double time_s, const Peak& peak) {
+  constexpr double kShort_s = 20e-6;
+  Verdict v;
+  v.of = peak.of;
+  if (peak.per_s > 0) v.share = per_s / peak.per_s;
+  if (v.share < kGood && time_s < kShort_s) v.causes.push_back("short: launching it costs as much");
   return v;
 }
 

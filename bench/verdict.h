@@ -2,6 +2,7 @@
 // to be low.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -28,9 +29,14 @@ struct Peak {
 
 /// Half of what a large copy moves with all ranks at work: every byte that a collective delivers is read once and
 /// written once. Collective over `group`; kernels run on the device with the operands' memory.
-Peak copy_peak(Operands& operands, comm::Communicator& group);
+/// `elements` of fp32, more than the caches hold; `settle`: TimingOptions::settle.
+Peak copy_peak(Operands& operands, comm::Communicator& group, int64_t elements = int64_t{4} << 20,
+               const std::function<void()>& settle = {});
 /// The fastest adapter of this node (/sys/class/infiniband, else /sys/class/net): its nominal bytes/s.
 Peak adapter_peak();
+
+/// In place of a verdict, where a GPU is emulated.
+inline constexpr const char* kEmulated = "emulation on the CPU: no speed of a GPU";
 
 /// What surrounds a measurement.
 struct Circumstances {
@@ -41,6 +47,10 @@ struct Circumstances {
 };
 
 Verdict verdict_of(const CollectiveRow& row, const Peak& peak, const Circumstances& around);
+/// Of NCCL: against the link between the GPUs of a node, or the adapter.
+Verdict verdict_on_gpu(const CollectiveRow& row, const Peak& link, double least_time_s);
+/// Of a kernel, FLOP/s or bytes/s against the GPU's own best.
+Verdict verdict_on_gpu(double per_s, double time_s, const Peak& peak);
 /// `threads`: of the process; cv: of the samples.
 Verdict verdict_of(const GemmPoint& point, const Machine& machine, int threads, double cv);
 /// Against the larger of core peak (attention) and memory bandwidth (everything else) that `memory_per_s` gives.

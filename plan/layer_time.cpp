@@ -166,7 +166,10 @@ Pricing::Pricing(const bench::Hardware& hardware, const Software& program, DType
       software(program),
       devices_per_node(hardware.links.front().ranks > 0 ? hardware.links.front().ranks
                                                         : std::max(1, hardware.devices_per_node)),
-      memory_nominal(hardware.memory_bytes_per_s.value) {}
+      memory_nominal(hardware.memory_bytes_per_s.value) {
+  const auto measured = hardware.constants.find("launch_s");
+  if (software.launch_s.value == 0 && measured != hardware.constants.end()) software.launch_s = measured->second;
+}
 
 GroupPlace tensor_place(const Pricing& p, const StepShape& s) {
   return place_of(s.tensor, 1, p.devices_per_node, s.ranks());

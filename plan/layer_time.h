@@ -17,6 +17,7 @@ struct Pricing {
   int devices_per_node = 1;
   double memory_nominal = 0;  ///< bytes/s of the machine's description
 
+  /// The machine's "launch_s", where it is measured, is what a launch costs a program that names no cost of its own.
   Pricing(const bench::Hardware& hardware, const Software& software, DType dtype);
 };
 

@@ -56,7 +56,13 @@ std::unique_ptr<NcclLink> NcclGroups::make_link(const DeviceGroup& group, const 
                                                 const NcclLink::Members& members) {
   auto link = std::make_unique<NcclLink>(*device_, group, id, members);
   links_.push_back(link.get());
+  link->at_end([this, raw = link.get()] { forget(raw); });
   return link;
+}
+
+void NcclGroups::forget(NcclLink* link) noexcept {
+  registration_.forget(link);
+  std::erase(links_, link);
 }
 
 std::unique_ptr<Communicator> NcclGroups::make(const DeviceGroup& group, const Id& id) {

@@ -29,11 +29,12 @@ class NcclGroups final : public DeviceGroups {
 
  private:
   std::unique_ptr<NcclLink> make_link(const DeviceGroup& group, const Id& id, const NcclLink::Members& members);
+  void forget(NcclLink* link) noexcept;
   void watch();
   void abort_all() noexcept;
 
   kernels::CudaDevice* device_;
-  std::vector<NcclLink*> links_;  ///< not owned: they live as long as the groups, which end before this
+  std::vector<NcclLink*> links_;  ///< not owned: a group that ends, which it does before this, takes its own out
   NcclRegistration registration_{links_};
 };
 

@@ -93,11 +93,9 @@ NcclLink::NcclLink(kernels::CudaDevice& device, DeviceGroup group, const DeviceG
 }
 
 NcclLink::~NcclLink() {
+  if (std::uncaught_exceptions() > 0) abort();
+  if (at_end_) at_end_();
   if (comm_ == nullptr) return;
-  if (std::uncaught_exceptions() > 0) {
-    abort();
-    return;
-  }
   // Only what has been waited for is left; the stream is empty once the device is.
   ncclResult_t status = ncclCommFinalize(comm_);
   RunningTime waited;

@@ -4,6 +4,7 @@
 #include <nccl.h>
 
 #include <deque>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,6 +32,8 @@ class NcclLink {
   NcclLink(const NcclLink&) = delete;
   NcclLink& operator=(const NcclLink&) = delete;
   const DeviceGroup& group() const { return group_; }
+  /// Called first when this ends.
+  void at_end(std::function<void()> call) { at_end_ = std::move(call); }
   /// Null once given up.
   ncclComm_t communicator() const { return comm_; }
 
@@ -90,6 +93,7 @@ class NcclLink {
   std::vector<Slot*> in_flight_;  ///< in order
   std::vector<Came> came_;        ///< since meet(), the first ones
   int64_t sequence_ = 0;
+  std::function<void()> at_end_;
 };
 
 /// The library's name of an element type, and of an operation.

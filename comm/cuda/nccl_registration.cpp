@@ -48,6 +48,16 @@ void* NcclRegistration::allocate(size_t size_bytes) {
   return data;
 }
 
+void NcclRegistration::forget(NcclLink* link) noexcept {
+  for (auto& [data, handles] : registered_) {
+    std::erase_if(handles, [&](const Handle& handle) {
+      if (handle.link != link) return false;
+      if (link->communicator() != nullptr) static_cast<void>(deregister_(link->communicator(), handle.handle));
+      return true;
+    });
+  }
+}
+
 void NcclRegistration::deallocate(void* data, size_t) noexcept {
   const auto found = registered_.find(data);
   if (found == registered_.end()) return;

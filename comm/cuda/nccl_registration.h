@@ -22,6 +22,8 @@ class NcclRegistration final : public MemoryProvider {
   void look_up();
   void* allocate(size_t size_bytes) override;
   void deallocate(void* data, size_t size_bytes) noexcept override;
+  /// The communicator ends before the memory.
+  void forget(NcclLink* link) noexcept;
 
  private:
   struct Handle {

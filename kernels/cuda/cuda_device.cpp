@@ -51,7 +51,17 @@ void CudaDevice::select_gpu(int ordinal) {
       "{}, compute capability {}.{}, {} multiprocessors, {:.1f} GiB; driver for CUDA {}, built with {}", gpu.name,
       gpu.major, gpu.minor, gpu.multiProcessorCount, static_cast<double>(gpu.totalGlobalMem) / (1 << 30),
       cuda_version_text(driver), cuda_version_text(runtime));
+  facts_ = {gpu.name, 0, 0, gpu.multiProcessorCount, count};
   for (const char byte : gpu.uuid.bytes) uuid_ += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+}
+
+GpuFacts CudaDevice::facts() const {
+  GpuFacts facts = facts_;
+  size_t free = 0, total = 0;
+  TRIAX_CUDA(cudaMemGetInfo(&free, &total));
+  facts.free_bytes = static_cast<int64_t>(free);
+  facts.memory_bytes = static_cast<int64_t>(total);
+  return facts;
 }
 
 /// The GPU of a rank: of several, that of its number on the host; a single one is everybody's.

@@ -47,6 +47,7 @@ class CudaDevice final : public DiscreteDevice {
   /// When the event came to pass, on the clock of now_s(), to 10 us. It must have.
   double host_time_s(const CudaEvent& event);
   std::string describe() const override { return description_; }
+  GpuFacts facts() const override;
   std::string uuid() const override { return uuid_; }
   const Arena& workspace() const override { return workspace_; }
   void set_attention_kernels(AttentionKernels kernels) override { attention_kernels_ = kernels; }
@@ -148,6 +149,7 @@ class CudaDevice final : public DiscreteDevice {
   bool takes_hopper();
 
   std::string description_, uuid_, gpu_name_;
+  GpuFacts facts_;
   int capability_ = 0;           ///< 90 is 9.0
   bool hopper_kernels_ = false;  ///< the GPU is a Hopper, and the module holds code for it
   AttentionKernels attention_kernels_ = AttentionKernels::Best;

@@ -28,5 +28,10 @@ grep -qF '[  PASSED  ]' table || fault "no test of a kernel passed: $(cat table)
 [ "$(grep -cE '^\| .* TFLOP/s, +[0-9]+ % of gemm \|$' table)" -ge 16 ] || fault "rows of TFLOP/s: $(cat table)"
 grep -qE '^\| toy \| [1-9][0-9]* \| [0-9.e-]+ \| [0-9.]+ % of 1 \| [0-9.]+ \| [34]\.[0-9]{4} \|$' table ||
   fault "the row of training: $(grep toy table)"
+# hw.json of the (emulated) GPUs, and its figures with their shares.
+[ -s out/runs/hw.json ] || fault "no hw.json: $(cat table)"
+grep -qE '^gemm fp32 TN .* TFLOP/s +[0-9]+ % of best gemm$' table || fault "no share of a GEMM: $(cat table)"
+grep -qE '^layer_norm_forward fp32 .* GB/s +[0-9]+ % of copy$' table || fault "no share of a norm"
+grep -qE '^all_reduce fp32, 2 ranks on 1 node\(s\) .* GB/s +[0-9]+ % of link$' table || fault "no share of a collective"
 expect 1 'tests of the kernels is left out: ' env CHECK_GPU_STARTED=$(($(date +%s) - 470)) "$script" rehearse out "$built"
 exit $((faults > 0))

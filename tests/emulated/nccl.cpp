@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -171,6 +172,10 @@ void combine(ncclRedOp_t op, const std::vector<const char*>& from, void* to, siz
       all = op == ncclSum ? static_cast<Wide>(all + v) : op == ncclMax ? std::max(all, v) : std::min(all, v);
     }
     static_cast<T*>(to)[i] = static_cast<T>(all);
+  }
+  // For tests of who looks at results: the last element is wrong.
+  if (count > 0 && std::getenv("TRIAX_EMULATED_NCCL_WRONG") != nullptr) {
+    static_cast<T*>(to)[count - 1] = static_cast<T>(static_cast<Wide>(static_cast<T*>(to)[count - 1]) + Wide{1});
   }
 }
 

@@ -29,7 +29,7 @@ CollectiveBench small_bench() {
 void expect_right(const std::vector<CollectiveRow>& rows, const CollectiveBench& bench) {
   ASSERT_EQ(rows.size(), kAll.size() * 2 * bench.algorithms.size());
   for (const CollectiveRow& row : rows) {
-    SCOPED_TRACE(fmt::format("{} {} {}", bench_name(row.op), comm::name_of(row.algorithm), row.size_bytes));
+    SCOPED_TRACE(fmt::format("{} {} {}", bench_name(row.op), row.algorithm, row.size_bytes));
     EXPECT_EQ(row.out_of_place.wrong, 0);
     EXPECT_EQ(row.out_of_place.time.samples, 4);
     EXPECT_EQ(row.in_place.wrong, has_in_place(row.op) ? 0 : -1);

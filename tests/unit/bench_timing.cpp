@@ -93,7 +93,7 @@ TEST(KernelCalls, every_kernel_runs_at_an_odd_size_in_every_type) {
     for (const std::string& name : kernel_names()) {
       const bool attention = name.rfind("attention", 0) == 0;
       const KernelPoint point{name, dtype, attention ? 33 * 33 : 33, attention ? 16 : 48, 0};
-      EXPECT_NO_THROW(kernel_call(operands, point, heads_of_call(point))()) << name << " " << name_of(dtype);
+      EXPECT_NO_THROW(kernel_call(operands, point, heads_of_call(point, operands.device()))()) << name << " " << name_of(dtype);
       EXPECT_GT(bytes_of(point), 0) << name;
     }
     for (const GemmLayout layout : {GemmLayout::TN, GemmLayout::NN, GemmLayout::NT}) {
