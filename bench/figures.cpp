@@ -11,7 +11,11 @@
 namespace triax::bench {
 namespace {
 
-double share_of(double value, double whole) { return whole > 0 ? value / whole : 0; }
+/// Nothing to compare with: neither a share nor its name.
+void add(std::vector<Figure>& all, Figure figure, double value, double whole, const char* of) {
+  if (whole > 0) figure.share = value / whole, figure.of = of;
+  all.push_back(std::move(figure));
+}
 
 double peak_of(const Hardware& hw, DType dtype) {
   const auto found = hw.peak_flops.find(dtype);
@@ -26,9 +30,10 @@ void add_gemms(const Hardware& hw, std::vector<Figure>& all) {
     if (rate(p) > rate(*one)) one = &p;
   }
   for (const auto& [key, p] : best) {
-    all.push_back({fmt::format("gemm {} {}", name_of(p->dtype), name_of(p->layout)),
-                   fmt::format("{} x {} x {}", p->m, p->n, p->k), rate(*p) / 1e12, "TFLOP/s",
-                   share_of(rate(*p), peak_of(hw, p->dtype)), "best gemm"});
+    add(all,
+        {fmt::format("gemm {} {}", name_of(p->dtype), name_of(p->layout)),
+         fmt::format("{} x {} x {}", p->m, p->n, p->k), rate(*p) / 1e12, "TFLOP/s", 0, ""},
+        rate(*p), peak_of(hw, p->dtype), "best gemm");
   }
 }
 
@@ -41,12 +46,12 @@ void add_kernels(const Hardware& hw, std::vector<Figure>& all) {
   for (const auto& [key, p] : largest) {
     const std::string what = fmt::format("{} {}", p->kernel, name_of(p->dtype));
     if (const double flops = flops_of(*p) / p->time_s; flops > 0) {
-      all.push_back({what, fmt::format("s {} d {}", positions_of(*p), p->cols), flops / 1e12, "TFLOP/s",
-                     share_of(flops, peak_of(hw, p->dtype)), "best gemm"});
+      add(all, {what, fmt::format("s {} d {}", positions_of(*p), p->cols), flops / 1e12, "TFLOP/s", 0, ""}, flops,
+          peak_of(hw, p->dtype), "best gemm");
     } else {
       const double speed = bytes_of(*p) / p->time_s;
-      all.push_back({what, fmt::format("{} x {}", p->rows, p->cols), speed / 1e9, "GB/s",
-                     share_of(speed, hw.memory_bytes_per_s.value), "copy"});
+      add(all, {what, fmt::format("{} x {}", p->rows, p->cols), speed / 1e9, "GB/s", 0, ""}, speed,
+          hw.memory_bytes_per_s.value, "copy");
     }
   }
 }
@@ -69,8 +74,8 @@ void add_collectives(const Hardware& hw, std::vector<Figure>& all) {
     const double busbw = comm::sent_bytes(most->operation, most->bytes, most->ranks) / most->time_s;
     const std::string what = fmt::format("{} {}, {} ranks on {} node(s)", comm::name_of(most->operation),
                                          name_of(most->dtype), most->ranks, most->nodes);
-    all.push_back({what, fmt::format("{} bytes", most->bytes), busbw / 1e9, "GB/s",
-                   share_of(busbw, link_speed(hw, most->nodes)), "link"});
+    add(all, {what, fmt::format("{} bytes", most->bytes), busbw / 1e9, "GB/s", 0, ""}, busbw,
+        link_speed(hw, most->nodes), "link");
     all.push_back({what, fmt::format("{} bytes", least->bytes), 1e6 * least->time_s, "us", 0, ""});
   }
 }

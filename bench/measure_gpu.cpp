@@ -47,7 +47,7 @@ CallLimits call_limits(Operands& operands, const TimingOptions& timing, comm::Co
     rate = std::max(rate, flops_of(point) / time);
     if (time > most_s / kShare) break;
   }
-  limits.most_flops = rate * most_s;
+  limits.most_flops = std::max(rate * most_s, 2.0 * 64 * 64 * 64);  // the least of the plan
   for (int64_t n = int64_t{1} << 12; n <= kMostCopy; n *= 16) {
     const KernelPoint point{"copy", DType::Float32, 1, n, 0};
     const double time = slowest(world, time_cases({kernel_call(operands, point, 1)}, few, &world)[0].min_s);

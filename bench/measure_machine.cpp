@@ -38,6 +38,7 @@ struct Bench {
         operands(device.get(), arena) {
     budget = Budget(given.budget_s, &grid.world());
     if (on.device != nullptr) timing.settle = [this] { device.get().synchronize(); };
+    if (emulated()) timing.rounds = 1, timing.sample_s = 0;  // its times mean nothing, and its kernels are slow
   }
   static comm::GridOptions shape_of(int ranks) {
     comm::GridOptions grid;
@@ -138,6 +139,7 @@ void measure_tables(Bench& b, Hardware& hw) {
     limits = call_limits(b.operands, b.timing, *world, most_s);
     hw.constants["runtime_bytes"] = {gpu_runtime_bytes(*b.on.device, b.arena), Origin::Measured,
                                      "GPU memory in use beside tensors, NCCL and cuBLASLt having run"};
+    if (b.emulated()) limits = {std::min(limits.most_flops, 1e7), std::min(limits.most_elements, int64_t{1} << 12)};
     limits.most_elements = std::min(limits.most_elements, b.on.device->facts().memory_bytes / kShareOfMemory);
   }
   std::vector<GemmPoint> plan = gemm_plan(dtypes, what, limits.most_flops);

@@ -159,8 +159,8 @@ void measure_pair(Wires& w, const LinkBench& bench, int64_t bytes, int low, int 
   const Call both = [&] {
     comm::Work in = w.recv(peer, bytes);
     comm::Work out = w.send(peer, bytes);
+    in.wait();  // first: within a host a message moves when its receiver waits
     out.wait();
-    in.wait();
   };
   const Call ask = [&] { send(), recv(); };
   const Call answer = [&] { recv(), send(); };

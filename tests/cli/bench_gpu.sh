@@ -25,7 +25,7 @@ one="-b 4K -e 4K --turns 2 -n 3"
     awk -F, -v ranks=2 'NR == 1 { for (i = 1; i <= NF; ++i) c[$i] = i; next }
       { ++rows; f = $c["op"] == "all_reduce" ? 2 * (ranks - 1) / ranks : $c["op"] ~ /^all_|scatter/ ? (ranks - 1) / ranks : 1
         algbw = $c["size"] / $c["time_us"] / 1e3
-        if ($c["wrong"] != 0 || $c["size"] != 4096 || $c["algorithm"] != "nccl" || $c["converted"] != "true" ||
+        if ($c["wrong"] != 0 || $c["size"] != 4096 || $c["algorithm"] != "nccl" || $c["converted"] != ($c["op"] == "sendrecv" ? "false" : "true") ||
             $c["min_us"] > $c["time_us"] || $c["time_us"] > $c["p95_us"] || $c["p95_us"] > $c["p99_us"] ||
             (algbw - $c["algbw_gbps"])^2 > 1e-4 * algbw^2 || ($c["busbw_gbps"] - f * algbw)^2 > 1e-4 * algbw^2) { print; bad = 1 } }
       END { exit bad || rows != 12 }' coll-$type.csv || fault "coll $type: $(cat coll-$type.csv)"
@@ -90,8 +90,9 @@ mkdir tools
 printf '#!/bin/bash\n[ "$*" = "topo -m" ] || exit 9\necho "GPU0  X  NV18"\n' >tools/nvidia-smi && chmod +x tools/nvidia-smi
 PATH=$work/tools:$PATH expect 0 'GPU0  X  NV18' "$triax" bench topo
 
-# hw.json of this machine's (emulated) GPUs: memory and name by the runtime, and all that the cost model reads.
-bench 2 all --budget 12s --dtypes fp32 --out hw.json >all.txt 2>&1 || fault "bench all: $(tail -5 all.txt)"
+# hw.json of this machine's (emulated) GPUs, without the protection, which costs most of the time: memory and name by the runtime, and all that the cost model reads.
+unset TRIAX_EMULATED_PROTECT
+bench 2 all --budget 20s --dtypes fp32 --out hw.json >all.txt 2>&1 || fault "bench all: $(tail -5 all.txt)"
 grep -qx "$emulation" all.txt || fault "bench all is not labelled: $(cat all.txt)"
 grep -q '"device": "cuda-emulated"' hw.json || fault "device of hw.json"
 grep -q "\"description\": \"$emulation: emulated GPU, 2 ranks, 2 of 2 GPUs of a node" hw.json ||
@@ -111,14 +112,14 @@ expect 0 '% of best gemm' "$triax" bench show hw.json
 expect 0 "$emulation" "$triax" bench show hw.json
 "$triax" bench show hw.json --format csv | awk -F, '/^"(gemm|layer_norm_forward|all_reduce)/ && $(NF - 1) > 0 { ++n } END { exit n < 5 }' ||
   fault "shares: $("$triax" bench show hw.json --format csv)"
-run="--model t1 --fp32 --global-batch-size 4 --hw hw.json"
+run="--model t1 --no-bf16 --global-batch-size 4 --hw hw.json"
 # shellcheck disable=SC2086
 {
   expect 0 "$emulation" "$triax" plan $run --gpus 2 --device cuda-emulated
   "$triax" plan $run --gpus 2 --device cuda-emulated --emit planned >/dev/null 2>err || fault "plan: $(cat err)"
   grep -qx 'device = cuda-emulated' planned/run.cfg || fault "device of run.cfg: $(grep device planned/run.cfg)"
-  expect 0 'step' "$triax" sim $run --world-size 2 --micro-batch-size 1 --device cuda-emulated
-  expect 0 'of 8.0 GiB' "$triax" mem $run --world-size 2 --micro-batch-size 1 --device cuda-emulated
+  expect 0 ' of 8192.000 MiB' "$triax" sim $run --world-size 2 --micro-batch-size 1 --device cuda-emulated
+  expect 0 'largest: stage 0' "$triax" mem $run --world-size 2 --micro-batch-size 1 --device cuda-emulated
   # A launch that costs the host more makes a step of many small kernels longer.
   step_ms() { "$triax" sim ${run/hw.json/$1} --world-size 2 --micro-batch-size 1 --format json | sed -n 's/.*"step_s": \([0-9.e-]*\).*/\1/p' | head -1; }
   sed 's/"launch_s": {"value":[^,]*/"launch_s": {"value":0.5/' hw.json >slow.json
@@ -133,7 +134,7 @@ expect 2 'GPUs compute in fp32, bf16, fp16 here' bench 2 all --dtypes fp64
 bench 1 all --no-links --budget 6s --dtypes fp32 --out one.json >one.txt 2>&1 || fault "bench all --no-links: $(tail -3 one.txt)"
 grep -q '"origin":"assumed","source":"one rank measures no link: the GPU' one.json || fault "link of one.json"
 # shellcheck disable=SC2086
-expect 0 'one rank measures no link' "$triax" plan ${run/hw.json/one.json} --gpus 2 --device cuda-emulated
+expect 0 'pcie twice as fast' "$triax" plan ${run/hw.json/one.json} --gpus 2 --device cuda-emulated
 
 # An emulated GPU's times do not become a GPU's.
 # shellcheck disable=SC2086

@@ -105,7 +105,7 @@ TEST(KernelCalls, every_kernel_runs_at_an_odd_size_in_every_type) {
 }
 
 CollectiveRow row_of(int64_t bytes, double time_s, double cv) {
-  CollectiveRow row{comm::Operation::AllReduce, comm::Algorithm::Default};
+  CollectiveRow row{comm::Operation::AllReduce, "default"};
   row.ranks = 2;
   row.size_bytes = bytes;
   row.converted = true;
