@@ -88,8 +88,8 @@ KernelRequest parse_kernels(const std::string& what, const std::vector<std::stri
   if (const std::string& device = request.options.control.device;
       !parsed.help && device != "cpu" && on == BenchDevice::Cpu) {
     throw ConfigError(
-        fmt::format("--device {}: bench {} measures the CPU's side only; --device cpu, or bench gemm, attention, norm, "
-                    "adam, copy",
+        fmt::format("--device {}: bench {} measures the CPU's side only; --device cpu, or bench coll, links, overlap, "
+                    "gemm, attention, norm, adam, copy, all",
                     device, what));
   }
   if (request.dtypes.empty()) request.dtypes = {io::compute_dtype(request.options.control.precision)};

@@ -18,15 +18,6 @@ using comm::ReduceOp;
 constexpr int64_t kLeastBytes = 256;
 constexpr int kFactor = 4;
 
-comm::GridOptions grid_of(comm::Axis axis, int size, int world) {
-  comm::GridOptions options;
-  (axis == comm::Axis::Tensor     ? options.shape.tensor
-   : axis == comm::Axis::Pipeline ? options.shape.pipeline
-                                  : options.shape.data) = size;
-  if (axis != comm::Axis::Data) options.shape.data = world / size;
-  return options;
-}
-
 int nodes_of_group(const comm::ProcessGrid& grid, comm::Axis axis) {
   std::set<int> nodes;
   for (const int rank : comm::group_of(grid.shape(), grid.world_rank(), axis)) {
@@ -39,6 +30,15 @@ struct Measuring {
   comm::MpiSession& session;
   const LinkMeasure& how;
   const Budget& budget;
+  comm::GridOptions grid_of(comm::Axis axis, int size) const {
+    comm::GridOptions options;
+    options.fake_nodes = how.fake_nodes;
+    (axis == comm::Axis::Tensor     ? options.shape.tensor
+     : axis == comm::Axis::Pipeline ? options.shape.pipeline
+                                    : options.shape.data) = size;
+    if (axis != comm::Axis::Data) options.shape.data = session.size() / size;
+    return options;
+  }
   MemoryProvider& memory(comm::ProcessGrid& grid) const {
     return how.on.device != nullptr ? how.on.memory() : grid.memory();
   }
@@ -52,7 +52,7 @@ std::vector<int64_t> sizes(int64_t most) {
 
 /// All groups of `size` consecutive ranks at once.
 void measure_groups(const Measuring& m, int size, const std::vector<DType>& dtypes, std::vector<CollectivePoint>& out) {
-  comm::ProcessGrid grid(m.session, grid_of(comm::Axis::Tensor, size, m.session.size()), m.how.on.groups);
+  comm::ProcessGrid grid(m.session, m.grid_of(comm::Axis::Tensor, size), m.how.on.groups);
   Arena arena(m.memory(grid));
   const int nodes = nodes_of_group(grid, comm::Axis::Tensor);
   for (const DType dtype : dtypes) {
@@ -78,22 +78,38 @@ void measure_groups(const Measuring& m, int size, const std::vector<DType>& dtyp
   }
 }
 
-/// Half a round trip between neighbouring ranks of a pipeline, one message at a time; ranks 2i and 2i+1.
-void measure_messages(const Measuring& m, std::vector<CollectivePoint>& out) {
+/// The partner of each rank, -1 for none: 2i and 2i + 1, or the two ranks at every other border between nodes.
+std::vector<int> partners(const std::vector<int>& nodes, bool across) {
+  std::vector<int> all(nodes.size(), -1);
+  int borders = 0;
+  for (size_t r = 0; r + 1 < nodes.size(); ++r) {
+    const bool pair = across ? nodes[r] != nodes[r + 1] && borders++ % 2 == 0 : r % 2 == 0;
+    if (!pair) continue;
+    all[r] = static_cast<int>(r) + 1;
+    all[r + 1] = static_cast<int>(r);
+  }
+  return all;
+}
+
+/// Half a round trip between neighbouring ranks of a pipeline, one message at a time; `across`: on different nodes.
+void measure_messages(const Measuring& m, bool across, std::vector<CollectivePoint>& out) {
   const int world = m.session.size();
-  comm::ProcessGrid grid(m.session, grid_of(comm::Axis::Pipeline, world, world), m.how.on.groups);
+  comm::ProcessGrid grid(m.session, m.grid_of(comm::Axis::Pipeline, world), m.how.on.groups);
   Arena arena(m.memory(grid));
   comm::Communicator& group = grid.pipeline();
-  const int peer = group.rank() ^ 1;
-  const bool talks = peer < world;
-  const int nodes = grid.nodes()[0] == grid.nodes()[1] ? 1 : 2;
+  const std::vector<int> partner = partners(grid.nodes(), across);
+  const int peer = partner[static_cast<size_t>(group.rank())];
+  // Times are means over all ranks; those without a partner do nothing.
+  const auto idle = static_cast<double>(std::count(partner.begin(), partner.end(), -1));
+  const double talking = (world - idle) / world;
+  const int nodes = across || grid.nodes()[0] != grid.nodes()[1] ? 2 : 1;
   std::vector<Buffer> buffers;
   std::vector<std::function<void()>> calls;
   for (const int64_t bytes : sizes(m.how.most_bytes)) {
     buffers.push_back(arena.allocate(static_cast<size_t>(bytes), MemoryCategory::Workspace));
     const Tensor t = buffers.back().view(DType::UInt8, {bytes});
-    calls.push_back([&group, t, peer, talks] {
-      if (!talks) return;
+    calls.push_back([&group, t, peer] {
+      if (peer < 0) return;
       if (group.rank() < peer) {
         group.send(t, peer, 0).wait();
         group.recv(t, peer, 0).wait();
@@ -106,14 +122,14 @@ void measure_messages(const Measuring& m, std::vector<CollectivePoint>& out) {
   const std::vector<Statistics> times = time_cases(calls, m.how.timing, &grid.world());
   for (size_t i = 0; i < times.size(); ++i) {
     out.push_back({Operation::Send, 2, nodes, static_cast<int64_t>(buffers[i].size_bytes()),
-                   undisturbed_s(times[i]) / 2, DType::Float32});
+                   undisturbed_s(times[i]) / 2 / talking, DType::Float32});
   }
 }
 
 /// What the communication thread adds to a small all-reduce.
 Constant measure_queue(const Measuring& m, const std::vector<CollectivePoint>& points) {
   const int world = m.session.size();
-  comm::ProcessGrid grid(m.session, grid_of(comm::Axis::Data, world, world));
+  comm::ProcessGrid grid(m.session, m.grid_of(comm::Axis::Data, world));
   Arena arena(grid.memory());
   Exchange one(grid.data(), arena, Operation::AllReduce, ReduceOp::Sum, DType::Float32, kLeastBytes);
   const double queued = time_cases({[&one] { one.call(Place::In); }}, m.how.timing, &grid.world())[0].median_s;
@@ -145,13 +161,17 @@ LinkTables measure_links(comm::MpiSession& session, const std::vector<DType>& dt
                          const Budget& budget) {
   const Measuring m{session, how, budget};
   LinkTables tables;
-  measure_messages(m, tables.collectives);
+  measure_messages(m, false, tables.collectives);
+  const int nearest = tables.collectives.front().nodes;
+  const comm::ProcessGrid grid(session, m.grid_of(comm::Axis::Data, session.size()));
+  const bool several = std::set<int>(grid.nodes().begin(), grid.nodes().end()).size() > 1;
+  if (nearest == 1 && several) measure_messages(m, true, tables.collectives);
   for (int size = session.size(); size >= 2; --size) {
     if (session.size() % size == 0) measure_groups(m, size, dtypes, tables.collectives);
   }
   if (how.on.device == nullptr) tables.queue_s = measure_queue(m, tables.collectives);
-  const int nodes = tables.collectives.front().nodes;
-  tables.links.push_back(link_of(tables.collectives, nodes, how));
+  tables.links.push_back(link_of(tables.collectives, nearest, how));
+  if (nearest == 1 && several) tables.links.push_back(link_of(tables.collectives, 2, how));
   return tables;
 }
 

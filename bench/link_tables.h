@@ -14,7 +14,7 @@ namespace triax::bench {
 
 struct LinkTables {
   std::vector<CollectivePoint> collectives;  ///< all groups of a size talk at once; Send: pairs of neighbours
-  std::vector<Link> links;                   ///< from the innermost
+  std::vector<Link> links;                   ///< from the innermost: inside a node, between nodes
   Constant queue_s;  ///< handing an operation to the communication thread and waiting for it (dp groups); host alone
 };
 
@@ -24,6 +24,7 @@ struct LinkMeasure {
   OnDevice on;
   std::string name = "shared-memory";  ///< of the link inside a node
   int ranks_of_node = 1;               ///< devices that it joins
+  int fake_nodes = 0;                  ///< pretend that the host is that many nodes (tests)
 };
 
 /// Groups of every size that divides the ranks, over sizes 256 B .. `most_bytes`. Collective over all ranks (at least

@@ -229,7 +229,7 @@ void measure_communication(Bench& b, comm::MpiSession& session, Hardware& hw) {
 void measure_checkpoints(Bench& b, Hardware& hw) {
   if (b.options.directory.empty() || !b.budget.leaves(2)) return;
   const CheckpointIo io =
-      measure_checkpoint_io(b.grid.world(), b.options.directory, b.size(16 << 20, 256 << 20, 64 << 10), 1);
+      measure_checkpoint_io(b.grid.world(), b.options.directory, b.size(16 << 20, 64 << 20, 64 << 10), 1);
   hw.constants["checkpoint_write_bytes_per_s"] = measured(io.write_per_s());
   hw.constants["checkpoint_read_bytes_per_s"] = measured(io.read_per_s());
   b.say("checkpoints");

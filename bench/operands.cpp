@@ -62,8 +62,11 @@ void Operands::fill(const Buffer& buffer) {
   const int64_t first = std::min(bytes, static_cast<int64_t>(kHotBytes));
   std::vector<bf16> values(static_cast<size_t>(first / 2), bf16(static_cast<float>(kValue)));
   write(all.range(0, first), values.data());
-  for (int64_t done = first; done < bytes; done *= 2) {
-    device_->copy(all.range(0, std::min(done, bytes - done)), all.range(done, std::min(2 * done, bytes)));
+  constexpr int64_t kMostCopied = int64_t{1} << 30;  // CUDA's widest row is 2 GiB
+  for (int64_t done = first; done < bytes;) {
+    const int64_t more = std::min({done, bytes - done, kMostCopied});
+    device_->copy(all.range(0, more), all.range(done, done + more));
+    done += more;
   }
   device_->synchronize();
 }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "bench/collectives.h"
+#include "bench/link_tables.h"
 #include "mpi_world.h"
 
 namespace triax::bench {
@@ -86,6 +87,36 @@ TEST(Collectives, all_groups_of_a_layout_talk_at_once) {
     EXPECT_EQ(row.alone.samples, 4);
     EXPECT_EQ(row.together.samples, 4);
   }
+}
+
+// Two nodes: neighbours on one and on two, each a link of its own; one rank on each node: the network alone.
+TEST(Links, inside_a_node_and_between_nodes_are_two) {
+  const int world = test::session().size();
+  LinkMeasure how;
+  how.timing = {.rounds = 1, .sample_s = 0, .most_calls = 1};
+  how.most_bytes = 1024;
+  how.ranks_of_node = world / 2;
+  how.fake_nodes = 2;
+  const LinkTables tables = measure_links(test::session(), {DType::Float32}, how, Budget(60, nullptr));
+  ASSERT_EQ(tables.links.size(), world > 2 ? 2u : 1u);
+  EXPECT_EQ(tables.links.back().name, "network");
+  EXPECT_EQ(tables.links.back().ranks, 0);
+  if (world > 2) {
+    EXPECT_EQ(tables.links.front().name, "shared-memory");
+    EXPECT_EQ(tables.links.front().ranks, world / 2);
+  }
+  for (const Link& link : tables.links) {
+    EXPECT_GT(link.latency_s.value, 0);
+    EXPECT_GT(link.bytes_per_s.value, 0);
+  }
+  int messages[2] = {0, 0};
+  for (const CollectivePoint& p : tables.collectives) {
+    EXPECT_GT(p.time_s, 0);
+    if (p.operation == Operation::Send) ++messages[p.nodes - 1];
+    if (p.ranks == world && p.operation != Operation::Send) EXPECT_EQ(p.nodes, 2);
+  }
+  EXPECT_EQ(messages[0], world > 2 ? 2 : 0);  // of 256 and 1024 bytes
+  EXPECT_EQ(messages[1], 2);
 }
 
 /// Passes all calls on, and spoils one element of every result.
