@@ -11,6 +11,7 @@
 #include "bench/measure_machine.h"
 #include "bench/verdict.h"
 #include "io/options/options.h"
+#include "train/run_device.h"
 
 namespace triax::apps {
 namespace {
@@ -122,6 +123,7 @@ int bench_all(const std::vector<std::string>& args, comm::MpiSession& session) {
   }
   check(session, parsed.options.control, request);
   request.bench.device = parsed.options.control.device;
+  request.bench.search = train::gemm_search(parsed.options);
   request.bench.registered = parsed.options.control.use_nccl_ub;
   if (request.bench.directory.empty()) {
     const std::string parent = std::filesystem::path(request.out).parent_path();

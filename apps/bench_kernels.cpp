@@ -35,7 +35,7 @@ struct Setup {
   Setup(comm::MpiSession& session, const io::RunOptions& options)
       : name(options.control.device),
         threads(options.control.threads > 0 ? options.control.threads : bench::threads_of_rank(session.local_size())),
-        device(session, options.control.device, threads),
+        device(session, options.control.device, threads, train::gemm_search(options)),
         grid(session, shape_of(session.size())),
         arena(device.discrete() != nullptr ? device.get().memory() : grid.memory()),
         operands(device.get(), arena),

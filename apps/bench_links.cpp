@@ -144,7 +144,8 @@ int bench_overlap(const std::vector<std::string>& args, comm::MpiSession& sessio
     return 0;
   }
   if (session.size() == 1) throw ConfigError("bench overlap: one rank has nobody to talk to; use mpiexec -n 2 or more");
-  const train::RunDevice device(session, request.options.control.device, bench::threads_of_rank(session.local_size()));
+  const train::RunDevice device(session, request.options.control.device, bench::threads_of_rank(session.local_size()),
+                                train::gemm_search(request.options));
   comm::ProcessGrid grid(session, all_in_data(session.size()), device.groups());
   Arena arena(device.memory(request.options, grid));
   bench::Operands operands(device.get(), arena);

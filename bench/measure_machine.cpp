@@ -31,7 +31,7 @@ struct Bench {
         budget(given.budget_s, nullptr),
         machine(this_machine()),
         threads(threads_of_rank(session.local_size())),
-        device(session, given.device, threads),
+        device(session, given.device, threads, given.search),
         grid(session, shape_of(session.size()), device.groups()),
         on{device.discrete(), device.groups(), given.registered},
         arena(on.device != nullptr ? on_memory() : grid.memory()),

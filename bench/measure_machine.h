@@ -8,12 +8,14 @@
 #include "bench/hardware.h"
 #include "bench/kernel_tables.h"
 #include "comm/mpi_session.h"
+#include "kernels/cuda_loader.h"
 
 namespace triax::bench {
 
 struct MachineBench {
   std::string name = "here";
   std::string device = "cpu";  ///< cuda, cuda-emulated: one GPU for each rank
+  kernels::GemmSearch search;  ///< of a GPU's products (--gemm-tuning)
   bool registered = false;     ///< GPU memory of collectives is registered with NCCL
   bool links = true;           ///< false: no collectives, for one rank; a link is then assumed
   std::string directory;       ///< for checkpoints, which are removed again; empty: they are not measured

@@ -113,7 +113,9 @@ TEST(Links, inside_a_node_and_between_nodes_are_two) {
   for (const CollectivePoint& p : tables.collectives) {
     EXPECT_GT(p.time_s, 0);
     if (p.operation == Operation::Send) ++messages[p.nodes - 1];
-    if (p.ranks == world && p.operation != Operation::Send) EXPECT_EQ(p.nodes, 2);
+    if (p.ranks == world && p.operation != Operation::Send) {
+      EXPECT_EQ(p.nodes, 2);
+    }
   }
   EXPECT_EQ(messages[0], world > 2 ? 2 : 0);  // of 256 and 1024 bytes
   EXPECT_EQ(messages[1], 2);
