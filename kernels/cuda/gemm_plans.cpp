@@ -128,6 +128,9 @@ std::vector<cublasLtMatmulHeuristicResult_t> GemmPlans::candidates(const Plan& p
     TRIAX_CUBLASLT(cublasLtMatmulPreferenceSetAttribute(preference.get(), attribute, &value, sizeof value));
   };
   prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
+  // By default an algorithm may round the sums over parts of k to the output's type before it adds them.
+  const uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions);
   const uint32_t a = 1u << alignment_log2(g.b), b = 1u << alignment_log2(g.a), c = 1u << alignment_log2(g.c);
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, a);
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, b);

@@ -1,5 +1,7 @@
 #include "kernels/cuda/graph_device.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace triax::kernels {
@@ -105,10 +107,13 @@ void GraphDevice::launch(Graph& graph) {
 
 bool GraphDevice::make_room(int64_t seen) {
   if (graphs_.size() < most_) return true;
-  device_->synchronize();  // a graph that is given up does not run
   const int64_t long_ago = std::min(seen, stretch_ - kLongAgo * static_cast<int64_t>(most_));
-  std::erase_if(graphs_, [&](const auto& entry) { return entry.second.used < long_ago; });
-  return graphs_.size() < most_;
+  const auto idle = [&](const auto& entry) { return entry.second.used < long_ago; };
+  // Where none is, a step has more stretches than there may be graphs: this comes for each, and must not wait.
+  if (std::ranges::none_of(graphs_, idle)) return false;
+  device_->synchronize();  // a graph that is given up does not run
+  std::erase_if(graphs_, idle);
+  return true;
 }
 
 GraphDevice::Graph* GraphDevice::make_graph(int64_t seen) {
@@ -126,7 +131,14 @@ GraphDevice::Graph* GraphDevice::make_graph(int64_t seen) {
   }
   TRIAX_CUDA(cudaStreamEndCapture(stream, recorded.out()));
   Graph graph;
-  TRIAX_CUDA(cudaGraphInstantiate(graph.exec.out(), recorded.get(), 0));
+  const cudaError_t status = cudaGraphInstantiate(graph.exec.out(), recorded.get(), 0);
+  if (status == cudaErrorMemoryAllocation) {
+    throw CudaOutOfMemory(
+        fmt::format("out of GPU memory for CUDA graph {} of this rank, of {} operations: leave out "
+                    "--enable-cuda-graph, or free memory by other options (triax mem)",
+                    counts_.made + 1, calls_.size()));
+  }
+  TRIAX_CUDA(status);
   graph.operations = static_cast<int64_t>(calls_.size());
   graph.special = difference(device_->special_calls(), before);
   ++counts_.made;

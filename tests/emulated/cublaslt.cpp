@@ -5,7 +5,8 @@
 // bias; vectors only of D's type; the matrix beside GELU only of A's type, with columns at multiples of 8 elements.
 // TRIAX_EMULATED_EPILOGUES=0: it has an algorithm for no epilogue but a bias, as libraries differ in what they have.
 // TRIAX_EMULATED_ALGORITHMS="30,10,20": it has so many algorithms, which take so many milliseconds on the clock of
-// events; the second sums k in two halves, the third in three parts, so that their bits differ.
+// events; the second sums k in two halves, the third in three parts, so that their bits differ. Who lets it round
+// the sums of parts to a 16-bit D (reduction schemes "in place" and "output type") gets that.
 // TRIAX_EMULATED_CUBLASLT: its version.
 #include <cublasLt.h>
 #include <simt.h>
@@ -38,6 +39,7 @@ struct EmulatedLayout {
   int64_t leading;
 };
 struct EmulatedPreference {
+  uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_MASK;
   uint32_t alignment[4] = {256, 256, 256, 256};
 };
 
@@ -83,7 +85,8 @@ struct Product {
   EmulatedMatmul matmul;
   Operand a, b, c, d;
   float scale = 1, keep = 0;
-  int64_t parts = 1;  // of k
+  int64_t parts = 1;     // of k
+  bool rounded = false;  // sums of the parts, to D's type
 };
 
 constexpr uint64_t kAlgorithm = 0x7472696178;  // the first word of an algorithm; the second is its number
@@ -146,6 +149,11 @@ void write_bias_gradient(const EmulatedMatmul& matmul, const std::vector<float>&
   }
 }
 
+void round_to(int type, std::vector<float>& values) {
+  for (float& v : values)
+    v = type == CUDA_R_16BF ? static_cast<float>(triax::bf16(v)) : static_cast<float>(triax::fp16(v));
+}
+
 void multiply(const Product& p) {
   static std::vector<float> left, right, sums, totals;  // one product at a time
   const bool plain_a = p.matmul.op_a == CUBLAS_OP_N, plain_b = p.matmul.op_b == CUBLAS_OP_N;
@@ -168,6 +176,7 @@ void multiply(const Product& p) {
         const float* const column = left.data() + l * m;
         for (int64_t i = 0; i < m; ++i) sums[static_cast<size_t>(i)] += column[i] * factor;
       }
+      if (p.rounded) round_to(p.d.layout.type, sums);
       for (int64_t i = 0; i < m; ++i) totals[static_cast<size_t>(i)] += sums[static_cast<size_t>(i)];
     }
     for (int64_t i = 0; i < m; ++i) {
@@ -260,6 +269,10 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
     return bytes == sizeof(uint64_t) ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
   }
   if (bytes != sizeof(uint32_t)) return CUBLAS_STATUS_INVALID_VALUE;
+  if (attribute == CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK) {
+    std::memcpy(&preference->reductions, value, bytes);
+    return CUBLAS_STATUS_SUCCESS;
+  }
   std::memcpy(&preference->alignment[attribute - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES], value, bytes);
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -290,8 +303,10 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
     return CUBLAS_STATUS_NOT_SUPPORTED;
   }
   const size_t known = algorithms().size();
+  constexpr uint32_t kRounding = CUBLASLT_REDUCTION_SCHEME_INPLACE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
+  const uint64_t rounded = d->type != CUDA_R_32F && (preference->reductions & kRounding) != 0 ? 1 : 0;
   for (uint64_t i = 0; i < std::min(known, static_cast<size_t>(wanted)); ++i) {
-    results[i] = {{{kAlgorithm, i}}, 4096, CUBLAS_STATUS_SUCCESS};
+    results[i] = {{{kAlgorithm, i, rounded}}, 4096, CUBLAS_STATUS_SUCCESS};
     ++*count;
   }
   return CUBLAS_STATUS_SUCCESS;
@@ -314,7 +329,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const
   Product p{*desc, {a, *a_layout}, {b, *b_layout}, {c, *c_layout}, {d, *d_layout}};
   p.scale = *static_cast<const float*>(alpha);
   p.keep = *static_cast<const float*>(beta);
-  p.parts = static_cast<int64_t>(algorithm->data[1]) + 1;
+  p.rounded = algorithm->data[2] != 0;
+  p.parts = static_cast<int64_t>(algorithm->data[1]) + (p.rounded ? 4 : 1);
   const double time_s = 1e-3 * algorithms()[algorithm->data[1]];
   triax::simt::submit(stream, [p, time_s] {
     multiply(p);
