@@ -3,10 +3,12 @@
 
 #include <fmt/format.h>
 
+#include <exception>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "base/last_words.h"
 #include "comm/process_grid.h"
 #include "io/data/mock_dataset.h"
 #include "io/options/validate.h"
@@ -110,7 +112,17 @@ class TinyRun {
     start(use);
   }
 
-  train::StepResult step() { return trainer_->train_step({source_->next_step(), 0, {}}); }
+  /// On a GPU an error ends the job, as it does in `triax train`: unwinding would free memory, and so wait for a GPU
+  /// that waits for peers.
+  train::StepResult step() {
+    try {
+      return trainer_->train_step({source_->next_step(), 0, {}});
+    } catch (const std::exception& error) {
+      if (device_.discrete() == nullptr) throw;
+      say_last_words(fmt::format("rank {}: a step failed: {}\n", session().rank(), error.what()));
+      session().abort(1);
+    }
+  }
   std::span<const io::MicroBatch> next_batches() { return source_->next_step(); }
   train::Trainer& trainer() { return *trainer_; }
   comm::ProcessGrid& grid() { return grid_; }
