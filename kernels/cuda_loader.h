@@ -19,7 +19,8 @@ enum class GemmTuning { Off, Measure };
 
 struct GemmSearch {
   GemmTuning tuning = GemmTuning::Off;
-  std::string cache{};  ///< file of the choices, of all ranks (kernels/cuda/gemm_choices.h); Measure needs one
+  std::string cache{};      ///< file of the choices, of all ranks (kernels/cuda/gemm_choices.h); Measure needs one
+  double patience_s = 600;  ///< how long another process may hold the file
 };
 
 struct CudaDeviceOptions {

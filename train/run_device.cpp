@@ -18,7 +18,8 @@ int threads_of(const io::RunOptions& options, int local_ranks) {
 
 kernels::GemmSearch gemm_search(const io::RunOptions& options) {
   const bool measures = options.control.gemm_tuning == "measure";
-  return {measures ? kernels::GemmTuning::Measure : kernels::GemmTuning::Off, options.control.gemm_cache};
+  return {measures ? kernels::GemmTuning::Measure : kernels::GemmTuning::Off, options.control.gemm_cache,
+          60 * options.control.distributed_timeout_min};
 }
 
 RunDevice::RunDevice(const comm::MpiSession& session, const std::string& name, int threads,

@@ -6,9 +6,12 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/error.h"
 
 namespace triax::kernels {
@@ -74,7 +77,8 @@ GemmChoices::GemmChoices(const GemmSearch& search, std::string gpu, size_t versi
       gpu_(std::move(gpu)),
       version_(version),
       max_workspace_bytes_(max_workspace_bytes),
-      measures_(search.tuning == GemmTuning::Measure) {
+      measures_(search.tuning == GemmTuning::Measure),
+      patience_s_(search.patience_s) {
   file_ = Handle<FilePolicy>(::open(path_.c_str(), measures_ ? O_RDWR | O_CREAT | O_APPEND : O_RDONLY, 0644));
   if (!file_) {
     const char* const words = std::strerror(errno);
@@ -82,15 +86,31 @@ GemmChoices::GemmChoices(const GemmSearch& search, std::string gpu, size_t versi
                      measures_ ? "name a file that every rank may write"
                                : "name a file that --gemm-tuning measure made, or leave it out"));
   }
-  if (::flock(file_.get(), measures_ ? LOCK_EX : LOCK_SH) != 0) {
-    fail(fmt::format("cannot be locked: {}; name a file on a file system that has locks", std::strerror(errno)));
-  }
+  lock(measures_ ? LOCK_EX : LOCK_SH);
   read_new_lines();
   if (lines_ == 0 && measures_) append(fmt::format("{}\n", kHeader));
   if (lines_ == 0) fail(fmt::format("is empty; a file of choices begins with \"{}\"", kHeader));
   ::flock(file_.get(), LOCK_UN);
   for (const auto& [of, count] : others_) {
     if (log) log(fmt::format("--gemm-cache {}: {} choices are for {} and not used", path_, count, of));
+  }
+}
+
+// All ranks may stand here while the one that times a product is stopped, and no deadline of a communication runs.
+void GemmChoices::lock(int how) const {
+  constexpr std::chrono::milliseconds kPoll(1);
+  const Stopwatch waited;
+  while (::flock(file_.get(), how | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK && errno != EINTR) {
+      fail(fmt::format("cannot be locked: {}; name a file on a file system that has locks", std::strerror(errno)));
+    }
+    if (waited.elapsed_s() > patience_s_) {
+      throw RunTimeError(fmt::format(
+          "--gemm-cache {}: another process has held the file for {:.1f} s (--distributed-timeout-minutes): "
+          "a rank that stands still while it times a product, or another run",
+          path_, waited.elapsed_s()));
+    }
+    std::this_thread::sleep_for(kPoll);
   }
 }
 
@@ -147,7 +167,7 @@ const GemmChoice& GemmChoices::find_or_measure(const std::string& product, const
     int file;
     ~Locked() { ::flock(file, LOCK_UN); }
   };
-  if (::flock(file_.get(), LOCK_EX) != 0) fail(fmt::format("cannot be locked: {}", std::strerror(errno)));
+  lock(LOCK_EX);
   const Locked locked{file_.get()};
   read_new_lines();
   if (const GemmChoice* const known = find(product)) return *known;

@@ -47,6 +47,8 @@ class GemmChoices {
     static type null() noexcept { return -1; }
     static void destroy(type raw) noexcept;
   };
+  /// RunTimeError when another process holds the file for longer than the search has patience.
+  void lock(int how) const;
   void read_new_lines();
   void take_line(const std::string& line);
   [[noreturn]] void fail(const std::string& what) const;
@@ -55,6 +57,7 @@ class GemmChoices {
   std::string path_, gpu_;
   size_t version_, max_workspace_bytes_;
   bool measures_;
+  double patience_s_;
   Handle<FilePolicy> file_;
   size_t lines_ = 0;
   int64_t read_ = 0;  ///< bytes of whole lines

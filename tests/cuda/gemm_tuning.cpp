@@ -1,5 +1,7 @@
 // The timed choice of an algorithm (kernels/cuda/gemm_choices.h), on emulated GPUs, whose algorithms pretend to take
 // times that the test says and differ in their bits.
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -39,9 +41,9 @@ class CudaGemmTuning : public ::testing::Test {
   /// Three products on a new device: one that overwrites, one that accumulates, one with GELU.
   Result products(GemmTuning tuning, const std::string& cache) {
     said_.clear();
-    const auto device = make_cuda_device(
-        {.gemm_search = {tuning, cache}, .log = [this](const std::string& text) { said_.push_back(text); }},
-        CudaModule::Emulated);
+    const auto device = make_cuda_device({.gemm_search = {tuning, cache, patience_s_},
+                                          .log = [this](const std::string& text) { said_.push_back(text); }},
+                                         CudaModule::Emulated);
     // In memory of the device itself: the alignment of a tensor is part of the choice.
     Arena arena(device->memory());
     std::deque<Buffer> buffers;
@@ -87,6 +89,7 @@ class CudaGemmTuning : public ::testing::Test {
   const Matrix x_ = random_matrix(DType::BFloat16, 24, 96, 3), w_ = random_matrix(DType::BFloat16, 16, 96, 4);
   const Matrix bias_ = random_matrix(DType::BFloat16, 1, 16, 5), sums_ = random_matrix(DType::Float32, 24, 16, 6);
   std::filesystem::path path_;
+  double patience_s_ = 60;
   std::vector<std::string> said_;
 };
 
@@ -142,6 +145,27 @@ TEST_F(CudaGemmTuning, ChoicesForOtherGpusAndLibrariesAreNotUsed) {
   EXPECT_EQ(said_, std::vector<std::string>{"--gemm-cache " + path_.string() +
                                             ": 3 choices are for emulated GPU, cuBLASLt 120205 and not used"});
   EXPECT_EQ(lines().size(), 7u);
+  EXPECT_EQ(products(GemmTuning::Measure, path_).timed, 0);
+}
+
+// Who times a product may be stopped while all others wait for the file.
+TEST_F(CudaGemmTuning, AFileThatAnotherHoldsIsWaitedForNoLongerThanTheDeadline) {
+  products(GemmTuning::Measure, path_);
+  const int other = ::open(path_.c_str(), O_RDONLY);
+  ASSERT_EQ(::flock(other, LOCK_EX), 0);
+  patience_s_ = 0.02;
+  for (const GemmTuning tuning : {GemmTuning::Measure, GemmTuning::Off}) {
+    try {
+      products(tuning, path_);
+      ADD_FAILURE() << "the file was held";
+    } catch (const RunTimeError& e) {
+      const std::string words = e.what();
+      EXPECT_NE(words.find("--gemm-cache " + path_.string() + ": another process has held the file for 0.0"),
+                std::string::npos)
+          << words;
+    }
+  }
+  ::close(other);
   EXPECT_EQ(products(GemmTuning::Measure, path_).timed, 0);
 }
 
