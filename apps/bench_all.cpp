@@ -68,10 +68,7 @@ void check(comm::MpiSession& session, const io::RunControl& control, const AllRe
     throw ConfigError(fmt::format("bench all: one rank measures no link; use mpiexec -n 2 or more{}",
                                   on_gpu ? ", or, with one GPU, --no-links" : ""));
   }
-  if (control.use_nccl_ub && !on_gpu) {
-    throw ConfigError(
-        "bench all: --use-nccl-ub registers memory of GPUs, and --device is cpu; --device cuda, or leave it out");
-  }
+  refuse_gpu_options("all", control);
   for (const DType dtype : request.bench.dtypes) {
     if (on_gpu && dtype == DType::Float64) {
       throw ConfigError(

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "comm/process_grid.h"
+#include "io/options/validate.h"
 
 namespace triax::apps {
 
@@ -68,6 +69,16 @@ void check_nodes(comm::MpiSession& session, const std::string& what, int64_t nod
                                 nodes, nodes));
 }
 
+void refuse_gpu_options(const std::string& what, const io::RunControl& control) {
+  if (control.enable_cuda_graph) {
+    throw ConfigError(
+        fmt::format("bench {}: --enable-cuda-graph: operations are timed one by one; leave it out", what));
+  }
+  if (const std::vector<std::string> faults = io::gpu_option_faults(control); !faults.empty()) {
+    throw ConfigError(fmt::format("bench {}: {}", what, faults.front()));
+  }
+}
+
 KernelRequest parse_kernels(const std::string& what, const std::vector<std::string>& args,
                             const std::vector<io::OptionEntry>& extra, BenchDevice on) {
   KernelRequest request;
@@ -85,6 +96,7 @@ KernelRequest parse_kernels(const std::string& what, const std::vector<std::stri
                                  entries);
   }
   request.options = parsed.options;
+  if (!parsed.help) refuse_gpu_options(what, request.options.control);
   if (const std::string& device = request.options.control.device;
       !parsed.help && device != "cpu" && on == BenchDevice::Cpu) {
     throw ConfigError(

@@ -37,6 +37,8 @@ void check_nodes(comm::MpiSession& session, const std::string& what, int64_t nod
 /// On what `triax bench WHAT` measures: the CPU alone, or the device of --device.
 enum class BenchDevice { Cpu, Any };
 
+/// Throws ConfigError for options of GPUs on a CPU, and for those that no benchmark has.
+void refuse_gpu_options(const std::string& what, const io::RunControl& control);
 /// Options of `triax bench WHAT`: those of the table, --dtypes (default: the run's precision), --rounds, --format, and
 /// `extra`. Throws ConfigError.
 KernelRequest parse_kernels(const std::string& what, const std::vector<std::string>& args,

@@ -38,7 +38,9 @@ RehearsedStep rehearse_step(const io::RunOptions& options, comm::PhantomRank ran
   kernels::ReserveProvider memory;  // zeros: what no peer has filled is no number by chance
   Arena arena(memory);
   comm::ProcessGrid grid(rank, grid_options(options));
-  Trainer trainer(grid, *device, arena, options, Use::Train);
+  io::RunOptions own = options;
+  if (executed) own.control.enable_cuda_graph = false;  // it runs on the CPU, which launches nothing
+  Trainer trainer(grid, *device, arena, own, Use::Train);
   if (executed) trainer.initialize();
   const std::vector<io::MicroBatch> batches = made_up_batches(options);
   RehearsedStep step;

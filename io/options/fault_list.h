@@ -47,8 +47,6 @@ void check_batch(const RunOptions& options, int64_t dp, FaultList& faults);
 void check_optimizer(const RunOptions& options, int64_t dp, FaultList& faults);
 void check_run(const RunOptions& options, FaultList& faults);
 void check_device(const RunOptions& options, FaultList& faults);
-/// --enable-cuda-graph.
-void check_graphs(const RunOptions& options, FaultList& faults);
 void check_fp8(const RunOptions& options, FaultList& faults);
 
 }  // namespace triax::io

@@ -59,7 +59,6 @@ std::vector<std::string> faults(const RunOptions& options, int world_size, Purpo
     check_optimizer(options, dp, list);
     check_run(options, list);
     check_device(options, list);
-    check_graphs(options, list);
     check_fp8(options, list);
   }
   return list.take();

@@ -16,6 +16,9 @@ enum class Purpose { Train, Plan };
 /// Every fault of a run on `world_size` ranks: option, value, rule, nearest legal values. Empty: the run is legal.
 std::vector<std::string> faults(const RunOptions& options, int world_size, Purpose purpose = Purpose::Train);
 
+/// Of these those alone that GPUs' options have on a CPU, for commands that train nothing.
+std::vector<std::string> gpu_option_faults(const RunControl& control);
+
 /// Throws ConfigError with all faults; else fills what is derived: data parallel size, global batch, micro-batches,
 /// train_iters from train_samples, decay length, bucket size, group size. Calling it twice changes nothing.
 void resolve(RunOptions& options, int world_size, Purpose purpose = Purpose::Train);

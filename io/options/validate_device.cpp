@@ -1,30 +1,38 @@
 // What --device cuda cannot do, or does in another way.
 #include "io/options/fault_list.h"
+#include "io/options/validate.h"
 
 namespace triax::io {
 
-void check_graphs(const RunOptions& options, FaultList& faults) {
-  if (!options.control.enable_cuda_graph || options.control.device != "cpu") return;
-  faults.add("enable-cuda-graph", "true", "the CPU launches nothing", "--device cuda, or leave it out");
+namespace {
+
+void check_gpu_options(const RunControl& control, FaultList& faults) {
+  if (control.device != "cpu") return;
+  const char* const leave_out = "--device cuda, or leave it out";
+  if (control.use_nccl_ub)
+    faults.add("use-nccl-ub", "true", "registers memory of GPUs, and --device is cpu", leave_out);
+  if (control.gemm_tuning != "off") {
+    faults.add("gemm-tuning", control.gemm_tuning, "times algorithms of GPUs, and --device is cpu",
+               "--device cuda, or --gemm-tuning off");
+  }
+  if (!control.gemm_cache.empty()) {
+    faults.add("gemm-cache", control.gemm_cache, "holds algorithms of GPUs, and --device is cpu", leave_out);
+  }
+  if (control.enable_cuda_graph) faults.add("enable-cuda-graph", "true", "the CPU launches nothing", leave_out);
+}
+
+}  // namespace
+
+std::vector<std::string> gpu_option_faults(const RunControl& control) {
+  FaultList faults;
+  check_gpu_options(control, faults);
+  return faults.take();
 }
 
 void check_device(const RunOptions& options, FaultList& faults) {
   const RunControl& control = options.control;
-  if (control.device == "cpu") {
-    if (control.use_nccl_ub) {
-      faults.add("use-nccl-ub", "true", "registers memory of GPUs, and --device is cpu",
-                 "--device cuda, or leave it out");
-    }
-    if (control.gemm_tuning != "off") {
-      faults.add("gemm-tuning", control.gemm_tuning, "times algorithms of GPUs, and --device is cpu",
-                 "--device cuda, or --gemm-tuning off");
-    }
-    if (!control.gemm_cache.empty()) {
-      faults.add("gemm-cache", control.gemm_cache, "holds algorithms of GPUs, and --device is cpu",
-                 "--device cuda, or leave it out");
-    }
-    return;
-  }
+  check_gpu_options(control, faults);
+  if (control.device == "cpu") return;
   if (control.gemm_tuning == "measure" && control.gemm_cache.empty()) {
     faults.add("gemm-tuning", "measure", "needs a file by which all ranks choose alike",
                "--gemm-cache FILE, or --gemm-tuning off");

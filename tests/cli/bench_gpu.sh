@@ -66,6 +66,12 @@ reduce_scatter,out,2 reduce_scatter,in,2 all_gather,out,0 all_gather,in,0 " ] ||
 }
 expect 2 '--datatype int8: is for --device cuda' "$mpiexec" -n 2 "$triax" bench coll -d int8
 expect 2 '--use-nccl-ub true: registers memory of GPUs' "$mpiexec" -n 2 "$triax" bench coll --use-nccl-ub
+for command in all links overlap gemm attention norm adam copy; do
+  expect 2 '--use-nccl-ub true: registers memory of GPUs' "$mpiexec" -n 2 "$triax" bench $command --use-nccl-ub
+  expect 2 '--gemm-tuning measure: times algorithms of GPUs' "$mpiexec" -n 2 "$triax" bench $command --gemm-tuning measure
+  expect 2 '--gemm-cache gemm: holds algorithms of GPUs' "$mpiexec" -n 2 "$triax" bench $command --gemm-cache gemm
+  expect 2 'operations are timed one by one' "$mpiexec" -n 2 "$triax" bench $command --enable-cuda-graph
+done
 
 # Copies to and from the host and within the GPU, alone and together; each pair of ranks both ways.
 bench 2 links --sizes 4K,64K --rounds 2 --format csv >links.csv 2>err || fault "links: $(tail -3 err)"
