@@ -140,40 +140,43 @@ int bench_import(const std::vector<std::string>& args) {
   return 0;
 }
 
-int bench_compare(const std::vector<std::string>& args) {
+namespace {
+
+/// The descriptions and the format of a command on `count` of them; none: its usage has been printed.
+std::vector<std::string> take_descriptions(const std::vector<std::string>& args, size_t count, const char* usage,
+                                           const char* fault, Format& format) {
   std::vector<std::string> files;
-  Format format = Format::Table;
   const std::vector<io::OptionEntry> extra{format_entry(format)};
-  const io::ParsedOptions parsed = io::parse_options(take_files(args, files), extra);
-  if (parsed.help) {
-    fmt::print(
-        "usage: triax bench compare A B [--format table|json|csv]; A and B: hw.json files or presets\n"
-        "Speeds of tables are compared at the sizes that both have; b/a above 1: b is faster.\n");
-    return 0;
+  if (io::parse_options(take_files(args, files), extra).help) {
+    fmt::print("{}", usage);
+    return {};
   }
-  if (files.size() != 2) {
-    throw ConfigError(fmt::format(
-        "bench compare: takes two descriptions, not {}; use triax bench compare a.json b.json", files.size()));
-  }
+  if (files.size() != count) throw ConfigError(fmt::format(fmt::runtime(fault), files.size()));
+  return files;
+}
+
+}  // namespace
+
+int bench_compare(const std::vector<std::string>& args) {
+  Format format = Format::Table;
+  const std::vector<std::string> files =
+      take_descriptions(args, 2,
+                        "usage: triax bench compare A B [--format table|json|csv]; A and B: hw.json files or presets\n"
+                        "Speeds of tables are compared at the sizes that both have; b/a above 1: b is faster.\n",
+                        "bench compare: takes two descriptions, not {}; use triax bench compare a.json b.json", format);
+  if (files.empty()) return 0;
   print_differences(bench::compare(plan::hardware_of(files[0]), plan::hardware_of(files[1])), format);
   return 0;
 }
 
 int bench_show(const std::vector<std::string>& args) {
-  std::vector<std::string> files;
   Format format = Format::Table;
-  const std::vector<io::OptionEntry> extra{format_entry(format)};
-  const io::ParsedOptions parsed = io::parse_options(take_files(args, files), extra);
-  if (parsed.help) {
-    fmt::print(
-        "usage: triax bench show HW [--format table|json|csv]; HW: a hw.json file\n"
-        "Each measured figure and its share of what the same machine does at best.\n");
-    return 0;
-  }
-  if (files.size() != 1) {
-    throw ConfigError(
-        fmt::format("bench show: takes one description, not {}; use triax bench show hw.json", files.size()));
-  }
+  const std::vector<std::string> files =
+      take_descriptions(args, 1,
+                        "usage: triax bench show HW [--format table|json|csv]; HW: a hw.json file\n"
+                        "Each measured figure and its share of what the same machine does at best.\n",
+                        "bench show: takes one description, not {}; use triax bench show hw.json", format);
+  if (files.empty()) return 0;
   print_figures(plan::hardware_of(files[0]), format);
   return 0;
 }

@@ -26,6 +26,23 @@ void add_unsteady(Verdict& v, double cv) {
   if (cv > kUnsteady) v.causes.push_back(fmt::format("unsteady (cv {:.0f} %): other work on these cores", 100 * cv));
 }
 
+constexpr const char* kSmall = "small: latency decides";
+
+bool waits_for_latency(const CollectiveRow& row, double least_time_s) {
+  return least_time_s > 0 && row.training().time.median_s < 3 * least_time_s;
+}
+
+/// What both kinds of machine say first.
+Verdict share_of(const CollectiveRow& row, const Peak& peak) {
+  Verdict v;
+  v.of = peak.of;
+  if (peak.per_s > 0) v.share = 1e9 * row.busbw_gbps(row.training()) / peak.per_s;
+  if (row.out_of_place.wrong > 0 || row.in_place.wrong > 0) {
+    v.causes.push_back("wrong elements: the speed means nothing");
+  }
+  return v;
+}
+
 }  // namespace
 
 std::string Verdict::text() const {
@@ -56,16 +73,10 @@ Peak adapter_peak() {
 }
 
 Verdict verdict_of(const CollectiveRow& row, const Peak& peak, const Circumstances& around) {
-  Verdict v;
-  v.of = peak.of;
+  Verdict v = share_of(row, peak);
+  if (v.share >= kGood) return v;
   const PlaceTimes& times = row.training();
-  if (peak.per_s > 0) v.share = 1e9 * row.busbw_gbps(times) / peak.per_s;
-  if (row.out_of_place.wrong > 0 || row.in_place.wrong > 0)
-    v.causes.push_back("wrong elements: the speed means nothing");
-  if (peak.per_s > 0 && v.share >= kGood) return v;
-  if (around.least_time_s > 0 && times.time.median_s < 3 * around.least_time_s) {
-    v.causes.push_back("small: latency decides");
-  }
+  if (waits_for_latency(row, around.least_time_s)) v.causes.push_back(kSmall);
   if (around.ranks_on_host > around.cores) {
     v.causes.push_back(fmt::format("{} ranks share {} cores", around.ranks_on_host, around.cores));
   }
@@ -83,15 +94,11 @@ Verdict verdict_of(const CollectiveRow& row, const Peak& peak, const Circumstanc
 }
 
 Verdict verdict_on_gpu(const CollectiveRow& row, const Peak& link, double least_time_s) {
-  Verdict v;
-  v.of = link.of;
+  Verdict v = share_of(row, link);
+  if (v.share >= kGood) return v;
   const PlaceTimes& times = row.training();
-  if (link.per_s > 0) v.share = 1e9 * row.busbw_gbps(times) / link.per_s;
-  if (row.out_of_place.wrong > 0 || row.in_place.wrong > 0)
-    v.causes.push_back("wrong elements: the speed means nothing");
-  if (link.per_s > 0 && v.share >= kGood) return v;
-  if (least_time_s > 0 && times.time.median_s < 3 * least_time_s) {
-    v.causes.push_back("small: latency decides");
+  if (waits_for_latency(row, least_time_s)) {
+    v.causes.push_back(kSmall);
     return v;
   }
   if (times.time.cv > kUnsteady) {

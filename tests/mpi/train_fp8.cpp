@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 #include "tests/mpi/parity.h"
-#include "train/checkpointing.h"
+#include "tests/mpi/resumed.h"
 
 namespace triax::test {
 namespace {
@@ -73,33 +73,10 @@ TEST_F(TrainFp8, EveryStepEntersTheHistoryOnAllRanksAlike) {
 }
 
 TEST_F(TrainFp8, ARunThatGoesOnHasTheBitsOfOneThatWasNotStopped) {
-  const std::string directory =
-      (std::filesystem::temp_directory_path() / fmt::format("triax-fp8-{}", ::getppid())).string();
   io::RunOptions options = options_of(parallel::Fp8Format::Hybrid, 1, 2);
-  options.control.save = options.control.load = directory;
-  const io::WeightsHeader tokenizer;
-  Trajectory whole;
-  {
-    TinyRun run(session(), options);
-    train::Checkpointing checkpointing(run.options(), tokenizer, run.trainer(), run.grid(), run.device(), run.arena());
-    checkpointing.prepare();
-    checkpointing.load_or_initialize();
-    trajectory_of(run, 2);
-    checkpointing.save({}, "end");
-    whole = trajectory_of(run, 2);
-  }
-  {
-    TinyRun run(session(), options);
-    train::Checkpointing checkpointing(run.options(), tokenizer, run.trainer(), run.grid(), run.device(), run.arena());
-    const std::string line = checkpointing.load_or_initialize();
-    EXPECT_EQ(line.find("no fp8 history"), std::string::npos) << line;
-    for (int step = 0; step < 2; ++step) run.next_batches();
-    const Trajectory rest = trajectory_of(run, 2);
-    EXPECT_EQ(rest.loss, whole.loss);
-    EXPECT_EQ(rest.norm, whole.norm);
-    run.grid().world().barrier();
-  }
-  if (session().rank() == 0) std::filesystem::remove_all(directory);
+  expect_bits_of_the_run_that_goes_on(session(), options, 2, [](TinyRun&, const std::string& loaded) {
+    EXPECT_EQ(loaded.find("no fp8 history"), std::string::npos) << loaded;
+  });
 }
 
 TEST_F(TrainFp8, RefusesOldGpusTheCpuAndOddSizes) {

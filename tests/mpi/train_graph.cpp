@@ -9,7 +9,7 @@
 #include "kernels/cuda_loader.h"
 #include "tests/emulated/recorded.h"
 #include "tests/mpi/parity.h"
-#include "train/checkpointing.h"
+#include "tests/mpi/resumed.h"
 
 namespace triax::test {
 namespace {
@@ -270,35 +270,11 @@ TEST(TrainGraph, EvaluationInBetweenIsLaunchedOneByOne) {
 
 TEST(TrainGraph, ARunThatGoesOnHasTheBitsOfOneThatWasNotStopped) {
   if (session().size() != 2) return;
-  const std::string directory =
-      (std::filesystem::temp_directory_path() / fmt::format("triax-graph-{}", ::getppid())).string();
   io::RunOptions options = options_of({"t1 dp2 zero 3", layout(TinyModel::T1, 1, 1, 2), Bf16, 3});
   options.batch.train_iters = 6;
   options.control.enable_cuda_graph = true;
-  options.control.save = options.control.load = directory;
-  const io::WeightsHeader tokenizer;
-  Trajectory whole;
-  {
-    TinyRun run(session(), options);
-    train::Checkpointing checkpointing(run.options(), tokenizer, run.trainer(), run.grid(), run.device(), run.arena());
-    checkpointing.prepare();
-    checkpointing.load_or_initialize();
-    trajectory_of(run, 2);
-    checkpointing.save({}, "end");
-    whole = trajectory_of(run, 4);
-  }
-  {
-    TinyRun run(session(), options);
-    train::Checkpointing checkpointing(run.options(), tokenizer, run.trainer(), run.grid(), run.device(), run.arena());
-    checkpointing.load_or_initialize();
-    for (int step = 0; step < 2; ++step) run.next_batches();
-    const Trajectory rest = trajectory_of(run, 4);
-    EXPECT_EQ(rest.loss, whole.loss);
-    EXPECT_EQ(rest.norm, whole.norm);
-    EXPECT_GT(counts_of(run).replayed_passes, 8);
-    run.grid().world().barrier();
-  }
-  if (session().rank() == 0) std::filesystem::remove_all(directory);
+  expect_bits_of_the_run_that_goes_on(
+      session(), options, 4, [](TinyRun& run, const std::string&) { EXPECT_GT(counts_of(run).replayed_passes, 8); });
 }
 
 // An op's events stand around all of its launches: times are of whole passes, in the order of the stream.
