@@ -46,7 +46,7 @@ struct MessageShape {
 enum class ReceiveAhead { None, OneAhead };
 
 /// Seconds since the start of the run of the program.
-struct OpTime {
+struct OpSeconds {
   double start_s = 0, stop_s = 0;
 };
 
@@ -72,7 +72,7 @@ class Executor {
   /// Runs the whole list once. Throws what the work or a communicator throws.
   ExecutionTimes run(StageWork& work);
   /// Of the last run: times()[i] belongs to op i.
-  std::span<const OpTime> times() const { return times_; }
+  std::span<const OpSeconds> times() const { return times_; }
   /// When the last run started, on this host's monotonic clock.
   double start_s() const { return start_s_; }
   /// From now on every run also advances `clock` over each op (started anew by each run); null: no clock.
@@ -122,7 +122,7 @@ class Executor {
   std::vector<std::string> names_;   ///< of ops, for a profiler; empty where none can be
   std::vector<Buffer> activations_;  ///< [chunk, micro-batch]: received input or output to send of a forward
   std::vector<Buffer> gradients_;    ///< the same of a backward
-  std::vector<OpTime> times_;
+  std::vector<OpSeconds> times_;
 };
 
 }  // namespace triax::train

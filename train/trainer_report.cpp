@@ -13,7 +13,7 @@ OpTimes Trainer::op_times() {
   } else {
     clocks_ = grid_->align_clocks();
     const auto ps = [this](double s) { return std::llround((executor_->start_s() + s - clocks_.offset_s) * 1e12); };
-    for (const OpTime& time : executor_->times()) own.push_back({ps(time.start_s), ps(time.stop_s)});
+    for (const OpSeconds& time : executor_->times()) own.push_back({ps(time.start_s), ps(time.stop_s)});
   }
   return gather_op_times(program_, own, grid_->host(grid_->pipeline()));
 }

@@ -230,9 +230,9 @@ Pricing pricing_of(const PaperRun& run, const std::vector<PaperConstant>& consta
   return p;
 }
 
-Prediction predict(const PaperRun& run, const std::vector<PaperConstant>& constants) {
+PaperPrediction predict(const PaperRun& run, const std::vector<PaperConstant>& constants) {
   const Pricing pricing = pricing_of(run, constants);
-  Prediction prediction;
+  PaperPrediction prediction;
   if (run.metric == Metric::AllReduce) {
     prediction.figure =
         1e6 * pricing.collectives.time_s(comm::Operation::AllReduce, tensor_place(pricing, run.shape), run.bytes);

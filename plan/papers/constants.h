@@ -33,10 +33,10 @@ bool applies(const PaperConstant& constant, const PaperRun& run);
 /// Programs of the published runs, without their constants.
 const Software& paper_software(const std::string& name);
 
-struct Prediction {
+struct PaperPrediction {
   StepTime step;
   double figure = 0;  ///< in the run's metric
 };
-Prediction predict(const PaperRun& run, const std::vector<PaperConstant>& constants);
+PaperPrediction predict(const PaperRun& run, const std::vector<PaperConstant>& constants);
 
 }  // namespace triax::plan
