@@ -39,7 +39,7 @@ const std::vector<Measurement>& measurements() {
   return kAll;
 }
 
-std::string usage() {
+std::string bench_usage() {
   std::string text = "usage: mpiexec -n RANKS triax bench WHAT [options]; 'triax bench WHAT --help' lists them\n\n";
   for (const Measurement& one : measurements()) text += fmt::format("  {:<10} {}\n", one.name, one.help);
   return text;
@@ -49,7 +49,7 @@ std::string usage() {
 
 int bench_command(const std::vector<std::string>& args) {
   if (args.empty() || args[0] == "--help" || args[0] == "-h") {
-    fmt::print("{}", usage());
+    fmt::print("{}", bench_usage());
     return args.empty() ? static_cast<int>(ExitCode::Usage) : 0;
   }
   const std::vector<std::string> rest(args.begin() + 1, args.end());

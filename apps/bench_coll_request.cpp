@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "base/split.h"
 
 namespace triax::apps {
 namespace {
@@ -14,7 +15,7 @@ namespace {
 namespace po = boost::program_options;
 using comm::Operation;
 
-constexpr const char* kUsage =
+constexpr const char* kCollUsage =
     "usage: mpiexec -n RANKS triax bench coll [options]\n\n"
     "Collectives over all ranks, algorithms side by side. Options and columns are nccl-tests'. time: median of the "
     "calls,\neach on the slowest rank; algbw = size / time; busbw = algbw x 2(n-1)/n (all_reduce), (n-1)/n "
@@ -29,16 +30,8 @@ constexpr const char* kUsage =
     "to "
     "where it is,\ncalls given one behind the other.\n\n";
 
-[[noreturn]] void refuse(const std::string& option, const std::string& value, const std::string& rule) {
+[[noreturn]] void refuse_coll(const std::string& option, const std::string& value, const std::string& rule) {
   throw ConfigError(fmt::format("bench coll: --{} {}: {}", option, value, rule));
-}
-
-std::vector<std::string> split(const std::string& text) {
-  std::vector<std::string> parts;
-  std::istringstream stream(text);
-  std::string part;
-  while (std::getline(stream, part, ',')) parts.push_back(part);
-  return parts;
 }
 
 /// "64M", "1K", "1000": K, M, G are powers of 1024.
@@ -53,7 +46,7 @@ int64_t bytes_of(const std::string& option, const std::string& text) {
   const std::string unit = text.substr(used);
   const int shift = unit == "K" ? 10 : unit == "M" ? 20 : unit == "G" ? 30 : 0;
   if (used == 0 || number < 1 || number > (int64_t{1} << 30) || (shift == 0 && !unit.empty())) {
-    refuse(option, text, "must be a number of bytes such as 1000, 1K or 64M");
+    refuse_coll(option, text, "must be a number of bytes such as 1000, 1K or 64M");
   }
   return number << shift;
 }
@@ -66,7 +59,7 @@ T word_of(const std::string& option, const std::string& word, const std::vector<
     if (word == name) return value;
     known += fmt::format("{}{}", known.empty() ? "" : ", ", name);
   }
-  refuse(option, word, "must be one of " + known);
+  refuse_coll(option, word, "must be one of " + known);
 }
 
 Operation op_of(const std::string& name) {
@@ -99,7 +92,7 @@ DType dtype_of(const std::string& name) {
 int count_of(const po::variables_map& given, const char* option, int least, int most) {
   const int value = given[option].as<int>();
   if (value < least || value > most) {
-    refuse(option, std::to_string(value), fmt::format("must be from {} to {}", least, most));
+    refuse_coll(option, std::to_string(value), fmt::format("must be from {} to {}", least, most));
   }
   return value;
 }
@@ -108,9 +101,9 @@ void read_sizes(const po::variables_map& given, bench::Sizes& sizes) {
   const auto text = [&](const char* name) { return given[name].as<std::string>(); };
   sizes.least_bytes = bytes_of("minbytes", text("minbytes"));
   sizes.most_bytes = bytes_of("maxbytes", text("maxbytes"));
-  if (sizes.most_bytes < sizes.least_bytes) refuse("maxbytes", text("maxbytes"), "must not be below --minbytes");
+  if (sizes.most_bytes < sizes.least_bytes) refuse_coll("maxbytes", text("maxbytes"), "must not be below --minbytes");
   if (given.count("stepbytes") > 0) {
-    if (!given["stepfactor"].defaulted()) refuse("stepbytes", text("stepbytes"), "cannot go with --stepfactor");
+    if (!given["stepfactor"].defaulted()) refuse_coll("stepbytes", text("stepbytes"), "cannot go with --stepfactor");
     sizes.step_bytes = bytes_of("stepbytes", text("stepbytes"));
   }
   sizes.factor = count_of(given, "stepfactor", 2, 1024);
@@ -122,12 +115,12 @@ void read_layout(const po::variables_map& given, CollRequest& request) {
   request.nodes = count_of(given, "nodes", 0, 1 << 20);
   if (given.count("groups") == 0) return;
   const std::string text = given["groups"].as<std::string>();
-  request.groups = split(text);
+  request.groups = split(text, ',');
   for (const std::string& name : request.groups) {
-    if (name != "tp" && name != "dp" && name != "pp") refuse("groups", text, "must be a list of tp, dp, pp");
+    if (name != "tp" && name != "dp" && name != "pp") refuse_coll("groups", text, "must be a list of tp, dp, pp");
   }
-  if (request.groups.empty()) refuse("groups", text, "must be a list of tp, dp, pp");
-  if (given.count("split") > 0) refuse("split", given["split"].as<std::string>(), "cannot go with --groups");
+  if (request.groups.empty()) refuse_coll("groups", text, "must be a list of tp, dp, pp");
+  if (given.count("split") > 0) refuse_coll("split", given["split"].as<std::string>(), "cannot go with --groups");
 }
 
 /// What --device changes: NCCL carries everything, from and to the GPUs' memory.
@@ -138,10 +131,11 @@ void read_device(const po::variables_map& given, CollRequest& request) {
   request.registered = given["use-nccl-ub"].as<bool>();
   if (request.device == "cpu") {
     if (request.registered) {
-      refuse("use-nccl-ub", "true", "registers memory of GPUs, and --device is cpu; --device cuda, or leave it out");
+      refuse_coll("use-nccl-ub", "true",
+                  "registers memory of GPUs, and --device is cpu; --device cuda, or leave it out");
     }
     if (!is_floating(request.bench.dtype)) {
-      refuse("datatype", text("datatype"), "is for --device cuda; float, double, half or bfloat16 on the CPU");
+      refuse_coll("datatype", text("datatype"), "is for --device cuda; float, double, half or bfloat16 on the CPU");
     }
     return;
   }
@@ -151,9 +145,10 @@ void read_device(const po::variables_map& given, CollRequest& request) {
     const std::string shown = value.type() == typeid(std::string) ? text(option)
                               : value.type() == typeid(int)       ? std::to_string(given[option].as<int>())
                                                                   : "true";
-    refuse(option, shown,
-           fmt::format("is the CPU's: with --device {} NCCL carries everything (NCCL_ALGO, NCCL_PROTO); leave it out",
-                       request.device));
+    refuse_coll(
+        option, shown,
+        fmt::format("is the CPU's: with --device {} NCCL carries everything (NCCL_ALGO, NCCL_PROTO); leave it out",
+                    request.device));
   }
 }
 
@@ -161,18 +156,18 @@ void read_values(const po::variables_map& given, CollRequest& request) {
   bench::CollectiveBench& bench = request.bench;
   const auto text = [&](const char* name) { return given[name].as<std::string>(); };
   bench.ops.clear();
-  for (const std::string& name : split(text("ops"))) bench.ops.push_back(op_of(name));
+  for (const std::string& name : split(text("ops"), ',')) bench.ops.push_back(op_of(name));
   bench.order = given["fixed-reduction-order"].as<bool>() ? comm::SumOrder::Ranks : comm::SumOrder::Algorithm;
   bench.algorithms.clear();
-  for (const std::string& name : split(text("algorithm"))) {
+  for (const std::string& name : split(text("algorithm"), ',')) {
     try {
       bench.algorithms.push_back(comm::parse_collective_algorithms("tp=" + name, bench.order).of("tp"));
     } catch (const ConfigError& error) {
-      refuse("algorithm", name, error.what());
+      refuse_coll("algorithm", name, error.what());
     }
   }
-  if (bench.ops.empty()) refuse("ops", text("ops"), "names no operation");
-  if (bench.algorithms.empty()) refuse("algorithm", text("algorithm"), "names no algorithm");
+  if (bench.ops.empty()) refuse_coll("ops", text("ops"), "names no operation");
+  if (bench.algorithms.empty()) refuse_coll("algorithm", text("algorithm"), "names no algorithm");
   read_sizes(given, bench.sizes);
   bench.calls = count_of(given, "iters", 0, 1'000'000);
   bench.warmup = count_of(given, "warmup_iters", 0, 1'000'000);
@@ -271,7 +266,7 @@ CollRequest parse_coll(const std::vector<std::string>& args) {
   }
   if (given.count("help") > 0) {
     std::ostringstream text;
-    text << kUsage << description;
+    text << kCollUsage << description;
     request.help = true;
     request.help_text = text.str();
     return request;

@@ -21,7 +21,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 /// One line of the result: what was measured, how fast, and what that is worth.
-struct Row {
+struct KernelRow {
   std::string name;
   std::string shape;
   DType dtype = DType::Float32;
@@ -90,12 +90,12 @@ struct Setup {
   bench::Machine machine;
 };
 
-std::vector<Row> measure(Setup& s, std::vector<bench::ModelGemm> gemms, const KernelRequest& request) {
+std::vector<KernelRow> measure(Setup& s, std::vector<bench::ModelGemm> gemms, const KernelRequest& request) {
   if (!s.on_host()) s.measure_peaks(request.dtypes);
   std::vector<std::function<void()>> calls;
   for (const bench::ModelGemm& one : gemms) calls.push_back(bench::gemm_call(s.operands, one.shape));
   const std::vector<bench::Statistics> times = bench::time_cases(calls, s.timing(request.rounds), &s.grid.world());
-  std::vector<Row> rows;
+  std::vector<KernelRow> rows;
   for (size_t i = 0; i < gemms.size(); ++i) {
     bench::GemmPoint p = gemms[i].shape;
     p.time_s = times[i].median_s;
@@ -107,14 +107,14 @@ std::vector<Row> measure(Setup& s, std::vector<bench::ModelGemm> gemms, const Ke
   return rows;
 }
 
-std::vector<Row> measure(Setup& s, const std::vector<bench::KernelPoint>& points, const KernelRequest& request) {
+std::vector<KernelRow> measure(Setup& s, const std::vector<bench::KernelPoint>& points, const KernelRequest& request) {
   std::vector<std::function<void()>> calls;
   for (const bench::KernelPoint& p : points) {
     calls.push_back(bench::kernel_call(s.operands, p, bench::heads_of_call(p, s.device.get())));
   }
   const std::vector<bench::Statistics> times = bench::time_cases(calls, s.timing(request.rounds), &s.grid.world());
   s.measure_peaks(request.dtypes);
-  std::vector<Row> rows;
+  std::vector<KernelRow> rows;
   for (size_t i = 0; i < points.size(); ++i) {
     bench::KernelPoint p = points[i];
     const auto heads = static_cast<double>(bench::heads_of_call(p, s.device.get()));
@@ -132,7 +132,7 @@ std::vector<Row> measure(Setup& s, const std::vector<bench::KernelPoint>& points
   return rows;
 }
 
-Json json_of(const Row& row) {
+Json json_of(const KernelRow& row) {
   return {{"name", row.name},
           {"shape", row.shape},
           {"dtype", name_of(row.dtype)},
@@ -145,18 +145,18 @@ Json json_of(const Row& row) {
           {"verdict", row.verdict.text()}};
 }
 
-void print(const std::vector<Row>& rows, const KernelRequest& request, const Setup& s) {
+void print(const std::vector<KernelRow>& rows, const KernelRequest& request, const Setup& s) {
   if (request.format == Format::Json) {
     Json all{{"ranks", s.grid.shape().world()},
              {"threads", s.threads},
              {"device", s.device.describe()},
              {"rows", Json::array()}};
-    for (const Row& row : rows) all["rows"].push_back(json_of(row));
+    for (const KernelRow& row : rows) all["rows"].push_back(json_of(row));
     return fmt::print("{}\n", all.dump(2));
   }
   if (request.format == Format::Csv) {
     fmt::print("name,shape,dtype,time_us,min_us,cv,gflops,gbps,peak_share,verdict\n");
-    for (const Row& row : rows) {
+    for (const KernelRow& row : rows) {
       fmt::print("{},{},{},{:.3f},{:.3f},{:.4f},{:.3f},{:.3f},{:.4f},\"{}\"\n", row.name, row.shape, name_of(row.dtype),
                  1e6 * row.time.median_s, 1e6 * row.time.min_s, row.time.cv, row.flops / row.time.median_s / 1e9,
                  row.bytes / row.time.median_s / 1e9, row.verdict.share, row.verdict.text());
@@ -173,7 +173,7 @@ void print(const std::vector<Row>& rows, const KernelRequest& request, const Set
   fmt::print("{:<26} {:<28} {:<5} {:>11} {:>11} {:>5} {:>9} {:>8}  {}\n", "name", "shape", "dtype", "time_us", "min_us",
              "cv%", "GFLOP/s", "GB/s", "verdict");
   double best = 0;
-  for (const Row& row : rows) {
+  for (const KernelRow& row : rows) {
     fmt::print("{:<26} {:<28} {:<5} {:>11.2f} {:>11.2f} {:>5.0f} {:>9.2f} {:>8.2f}  {}\n", row.name, row.shape,
                name_of(row.dtype), 1e6 * row.time.median_s, 1e6 * row.time.min_s, 100 * row.time.cv,
                row.flops / row.time.median_s / 1e9, row.bytes / row.time.median_s / 1e9, row.verdict.text());
@@ -185,7 +185,7 @@ void print(const std::vector<Row>& rows, const KernelRequest& request, const Set
 template <class Points>
 int run(comm::MpiSession& session, const KernelRequest& request, const Points& points) {
   Setup setup(session, request.options);
-  const std::vector<Row> rows = measure(setup, points, request);
+  const std::vector<KernelRow> rows = measure(setup, points, request);
   if (session.rank() == 0) print(rows, request, setup);
   setup.grid.world().barrier();
   return 0;

@@ -18,7 +18,7 @@ using bench::CopyRow;
 using bench::PeerRow;
 using Json = nlohmann::ordered_json;
 
-struct Result {
+struct PeersResult {
   std::string device;      ///< what it is
   std::string name;        ///< cpu, cuda, cuda-emulated
   bench::Peak link, host;  ///< between GPUs, and to the host
@@ -39,7 +39,7 @@ struct Result {
   std::string verdict(const PeerRow& row) const { return verdict(row.gbps(row.one_way_s), link); }
 };
 
-void print_json(const Result& r) {
+void print_json(const PeersResult& r) {
   Json all{{"device", r.device}};
   if (r.name == "cuda-emulated") all["emulation"] = bench::kEmulated;
   all["copies"] = Json::array();
@@ -69,7 +69,7 @@ void print_json(const Result& r) {
 }
 
 /// One table: a copy is a link of a rank to itself. together: all ranks copy, or as many bytes go the other way.
-void print_csv(const Result& r) {
+void print_csv(const PeersResult& r) {
   fmt::print("link,from,to,bytes,alone_us,together_us,alone_gbps,together_gbps,latency_us,verdict\n");
   for (const CopyRow& row : r.copies) {
     fmt::print("{},{},{},{},{:.3f},{:.3f},{:.6f},{:.6f},,\"{}\"\n", name_of(row.kind), row.rank, row.rank, row.bytes,
@@ -84,7 +84,7 @@ void print_csv(const Result& r) {
 }
 
 /// Value of each pair, rows send.
-void print_matrix(const Result& r, const char* title, int64_t bytes, double (*value)(const PeerRow&)) {
+void print_matrix(const PeersResult& r, const char* title, int64_t bytes, double (*value)(const PeerRow&)) {
   int ranks = 0;
   for (const PeerRow& row : r.peers) ranks = std::max({ranks, row.from + 1, row.to + 1});
   fmt::print("\n{}, {} bytes; rows send\n{:<8}", title, bytes, "");
@@ -102,7 +102,7 @@ void print_matrix(const Result& r, const char* title, int64_t bytes, double (*va
   }
 }
 
-void print_table(const Result& r) {
+void print_table(const PeersResult& r) {
   fmt::print("each rank on {}\n", r.device);
   if (r.name == "cuda-emulated") fmt::print("{}\n", bench::kEmulated);
   fmt::print("\n{:<8} {:>5} {:>12} {:>11} {:>11} {:>10} {:>12}  {}\n", "copy", "rank", "bytes", "alone_us",
@@ -153,7 +153,7 @@ int bench_peers(const std::vector<std::string>& args, comm::MpiSession& session)
   const train::RunDevice device(session, control.device, 1);
   bench.rounds = static_cast<int>(request.rounds);
   bench.on = {device.discrete(), device.groups(), control.use_nccl_ub};
-  Result result{device.describe(), control.device, {}, {}, {}, {}};
+  PeersResult result{device.describe(), control.device, {}, {}, {}, {}};
   {
     comm::GridOptions options;
     options.shape.data = session.size();

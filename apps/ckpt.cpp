@@ -11,14 +11,14 @@
 namespace triax::apps {
 namespace {
 
-struct Subcommand {
+struct CkptCommand {
   const char* name;
   const char* usage;
   const char* summary;
   int (*run)(const std::vector<std::string>& args);
 };
 
-constexpr Subcommand kSubcommands[] = {
+constexpr CkptCommand kCkptCommands[] = {
     {"ls", "PATH [--step N] [--steps] [--hash] [--format table|json|csv]",
      "tensors of a checkpoint; with --steps the checkpoints of a --save directory", ckpt_ls},
     {"verify", "PATH [--step N] [--all]", "every file against its checksum: names damaged files and tensors",
@@ -34,11 +34,11 @@ constexpr Subcommand kSubcommands[] = {
     {"reshard", "FROM TO --shards N [--step N]", "a copy in N shards, in the --save directory TO", ckpt_reshard},
 };
 
-std::string usage() {
+std::string ckpt_usage() {
   std::string text = "usage:\n";
-  for (const Subcommand& s : kSubcommands) text += fmt::format("  triax ckpt {} {}\n", s.name, s.usage);
+  for (const CkptCommand& s : kCkptCommands) text += fmt::format("  triax ckpt {} {}\n", s.name, s.usage);
   text += "\n";
-  for (const Subcommand& s : kSubcommands) text += fmt::format("  {:<8} {}\n", s.name, s.summary);
+  for (const CkptCommand& s : kCkptCommands) text += fmt::format("  {:<8} {}\n", s.name, s.summary);
   text += "\nFormats of export:\n";
   for (const CopyFormat& f : export_formats()) text += fmt::format("  {:<12} {}\n", f.name, f.summary);
   text += "Formats of import:\n";
@@ -65,8 +65,8 @@ std::string checkpoint_at(const std::string& command, const std::string& path, i
 
 int ckpt_command(const std::vector<std::string>& args) {
   if (args.empty()) throw ConfigError("ckpt: needs a subcommand; 'triax ckpt --help' lists them");
-  if (args[0] == "--help" || args[0] == "-h") return fmt::print("{}", usage()), 0;
-  for (const Subcommand& s : kSubcommands) {
+  if (args[0] == "--help" || args[0] == "-h") return fmt::print("{}", ckpt_usage()), 0;
+  for (const CkptCommand& s : kCkptCommands) {
     if (args[0] != s.name) continue;
     for (const std::string& word : args) {
       if (word == "--help" || word == "-h") return fmt::print("usage: triax ckpt {} {}\n", s.name, s.usage), 0;

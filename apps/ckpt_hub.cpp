@@ -104,7 +104,7 @@ int import_from_safetensors(const CopyRequest& request) {
   int64_t bytes = 0;
   for (const io::HubTensor& tensor : io::hub_tensors(hub.config().model, hub.config().family)) {
     for (const io::TensorPart& part : tensor.parts) {
-      bytes += io::numel_of(part.shape) * static_cast<int64_t>(size_of(dtype));
+      bytes += elements_of(part.shape) * static_cast<int64_t>(size_of(dtype));
     }
   }
   io::CheckpointSink sink(request.to, header, bytes);

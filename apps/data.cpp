@@ -13,13 +13,13 @@ namespace triax::apps {
 
 namespace {
 
-struct Subcommand {
+struct DataCommand {
   const char* name;
   const char* summary;
   int (*run)(const std::vector<std::string>& args);
 };
 
-constexpr std::array<Subcommand, 5> kSubcommands{{
+constexpr std::array<DataCommand, 5> kDataCommands{{
     {"build", "text or JSONL to Megatron .bin/.idx", data_build},
     {"show", "header, counts and tokens of a dataset", data_show},
     {"verify", "check every entry and token of datasets", data_verify},
@@ -27,9 +27,9 @@ constexpr std::array<Subcommand, 5> kSubcommands{{
     {"train-tokenizer", "a BPE or SentencePiece tokenizer from text", data_train_tokenizer},
 }};
 
-std::string usage() {
+std::string data_usage() {
   std::string text = "usage: triax data COMMAND [options]\n\n";
-  for (const Subcommand& command : kSubcommands) text += fmt::format("  {:<16} {}\n", command.name, command.summary);
+  for (const DataCommand& command : kDataCommands) text += fmt::format("  {:<16} {}\n", command.name, command.summary);
   return text + "\n'triax data COMMAND --help' lists the options of a command.\n";
 }
 
@@ -101,15 +101,15 @@ void add_tokenizer_options(po::options_description& description, io::TokenizerOp
 }
 
 int data_command(const std::vector<std::string>& args) {
-  if (args.empty()) throw ConfigError(usage());
+  if (args.empty()) throw ConfigError(data_usage());
   if (args[0] == "--help" || args[0] == "help") {
-    std::cout << usage();
+    std::cout << data_usage();
     return 0;
   }
-  for (const Subcommand& command : kSubcommands) {
+  for (const DataCommand& command : kDataCommands) {
     if (args[0] == command.name) return command.run({args.begin() + 1, args.end()});
   }
-  throw ConfigError(fmt::format("triax data {}: there is no such command\n{}", args[0], usage()));
+  throw ConfigError(fmt::format("triax data {}: there is no such command\n{}", args[0], data_usage()));
 }
 
 }  // namespace triax::apps

@@ -17,18 +17,12 @@
 #include <vector>
 
 #include "apps/bound_cpus.h"
-#include "base/error.h"
 #include "base/handle.h"
 #include "base/version.h"
+#include "bench/topology.h"
 
 namespace triax::apps {
 namespace {
-
-struct TopologyPolicy {
-  using type = hwloc_topology_t;
-  static type null() noexcept { return nullptr; }
-  static void destroy(type topology) noexcept { hwloc_topology_destroy(topology); }
-};
 
 template <size_t N>
 void set(char (&to)[N], const std::string& from) {
@@ -36,10 +30,7 @@ void set(char (&to)[N], const std::string& from) {
 }
 
 void add_cores(comm::LaunchFacts& facts) {
-  Handle<TopologyPolicy> topology;
-  if (hwloc_topology_init(topology.out()) != 0 || hwloc_topology_load(topology.get()) != 0) {
-    throw RunTimeError("hwloc cannot read this machine's topology");
-  }
+  const bench::Topology topology = bench::load_topology();
   const Handle<BitmapPolicy> cpus = bound_cpus(topology.get());
   const Handle<BitmapPolicy> memory(hwloc_bitmap_alloc());
   hwloc_bitmap_list_snprintf(facts.cpus, sizeof facts.cpus, cpus.get());

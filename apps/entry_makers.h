@@ -15,6 +15,15 @@ namespace triax::apps {
 
 enum class Format { Table, Json, Csv };
 
+/// Two lines of --help for each.
+inline std::string help_lines(const std::vector<io::OptionEntry>& entries) {
+  std::string text;
+  for (const io::OptionEntry& entry : entries) {
+    text += fmt::format("  --{} {}\n        {}\n", entry.name, entry.value_name, entry.help);
+  }
+  return text;
+}
+
 /// `take` returns a fault ("must be ..."), empty when the value is fine.
 inline io::OptionEntry text_entry(std::string name, std::string value_name, std::string help,
                                   std::function<std::string(const std::string&)> take) {

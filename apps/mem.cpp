@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/commands.h"
+#include "apps/entry_makers.h"
 #include "apps/mem_request.h"
 #include "apps/mem_text.h"
 #include "apps/program_request.h"
@@ -17,15 +18,11 @@ namespace triax::apps {
 namespace {
 
 /// Layer passes that take about ten seconds: beyond, `auto` runs the first and the last stage only.
-constexpr double kQuickWork = 4e6;
+constexpr double kQuickPasses = 4e6;
 
-std::string help() {
+std::string mem_help() {
   MemRequest unused;
-  std::string text = kMemUsage;
-  for (const io::OptionEntry& entry : mem_entries(unused)) {
-    text += fmt::format("  --{} {}\n        {}\n", entry.name, entry.value_name, entry.help);
-  }
-  return text;
+  return kMemUsage + help_lines(mem_entries(unused));
 }
 
 /// The exact forecast where the trainer takes the run; else the reason.
@@ -41,7 +38,7 @@ void add_exact(const MemRequest& r, MemReport& report) {
   }
   report.program = parallel::make_training_program(train::program_options(options));
   const int64_t m = plan::equivalent_micro_batches(options);
-  const bool quick = plan::exact_work(options, m) <= kQuickWork;
+  const bool quick = plan::exact_work(options, m) <= kQuickPasses;
   const bool all = r.exact == "all" || (r.exact == "auto" && quick);
   const plan::ExactMemory exact = plan::exact_memory(options, m, all ? plan::ExactScope::All : plan::ExactScope::Ends);
   report.exact = exact.stages;
@@ -78,7 +75,7 @@ MemReport compute(const MemRequest& r) {
 int mem_command(const std::vector<std::string>& args) {
   MemRequest request;
   read_mem_request(args, request);
-  if (request.parsed.help) return fmt::print("{}", help()), 0;
+  if (request.parsed.help) return fmt::print("{}", mem_help()), 0;
   if (request.describe) return fmt::print("{}", kMemDescription), 0;
   const MemReport report = compute(request);
   std::string text;

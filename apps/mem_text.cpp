@@ -68,15 +68,15 @@ const plan::ExactStage* exact_of(const MemReport& report, size_t stage) {
 }
 
 /// One line of table and CSV; -1: the engine does not know this column.
-struct Row {
+struct MemoryRow {
   const char* engine;
   int64_t parameters, in_flight;
   std::array<int64_t, 9> bytes;
 };
-constexpr std::array kColumns = {"weights",        "gradients", "optimizer", "model_states", "activations",
-                                 "embedding_head", "working",   "buffers",   "other"};
+constexpr std::array kMemoryColumns = {"weights",        "gradients", "optimizer", "model_states", "activations",
+                                       "embedding_head", "working",   "buffers",   "other"};
 
-Row formula_row(const model::StageMemory& m) {
+MemoryRow formula_row(const model::StageMemory& m) {
   const model::StateBytes& s = m.states;
   return {"formula",
           m.parameters,
@@ -88,7 +88,7 @@ int64_t peak(const train::MemoryForecast& f, MemoryCategory category) {
   return f.ledger.peak[static_cast<size_t>(category)];
 }
 
-Row exact_row(const train::MemoryForecast& f, int64_t in_flight) {
+MemoryRow exact_row(const train::MemoryForecast& f, int64_t in_flight) {
   const int64_t w = peak(f, MemoryCategory::Parameters), g = peak(f, MemoryCategory::Gradients),
                 o = peak(f, MemoryCategory::Optimizer);
   return {"exact",
@@ -98,16 +98,16 @@ Row exact_row(const train::MemoryForecast& f, int64_t in_flight) {
            peak(f, MemoryCategory::Workspace) + peak(f, MemoryCategory::Staging)}};
 }
 
-struct Unit {
+struct BytesUnit {
   const char* name;
   double bytes;
 };
 
-Unit unit_of(const MemReport& report) {
+BytesUnit unit_of(const MemReport& report) {
   int64_t most = 0;
   for (const model::StageMemory& m : report.stages) most = std::max(most, m.total());
   if (most >= int64_t{1} << 30) return {"GiB", kGiB};
-  return most >= int64_t{1} << 20 ? Unit{"MiB", 0x1p20} : Unit{"KiB", 0x1p10};
+  return most >= int64_t{1} << 20 ? BytesUnit{"MiB", 0x1p20} : BytesUnit{"KiB", 0x1p10};
 }
 
 bool bare(const MemReport& report) { return report.request.num_parameters > 0; }
@@ -142,7 +142,7 @@ std::string zero_text(const model::ZeroSharding& zero) {
   return text;
 }
 
-std::string headline(const MemReport& report) {
+std::string mem_headline(const MemReport& report) {
   const io::RunOptions& o = report.request.options;
   const comm::GridShape& grid = o.parallel.grid;
   const model::ZeroSharding& zero = report.request.terms.zero;
@@ -163,11 +163,11 @@ std::string headline(const MemReport& report) {
   return text + "\n";
 }
 
-std::string table_row(const std::string& stage, const std::string& layers, const Row& row, int64_t total,
-                      const Unit& unit) {
+std::string table_row(const std::string& stage, const std::string& layers, const MemoryRow& row, int64_t total,
+                      const BytesUnit& unit) {
   std::string text = fmt::format("{:>5} {:<11} {:<8} {:>9}", stage, layers, row.engine,
                                  row.in_flight > 0 ? std::to_string(row.in_flight) : "-");
-  for (size_t i = 0; i < kColumns.size(); ++i) {
+  for (size_t i = 0; i < kMemoryColumns.size(); ++i) {
     if (i == 3) continue;  // model_states is a sum
     text += row.bytes[i] < 0 ? fmt::format(" {:>11}", "-")
                              : fmt::format(" {:>11.2f}", static_cast<double>(row.bytes[i]) / unit.bytes);
@@ -175,7 +175,7 @@ std::string table_row(const std::string& stage, const std::string& layers, const
   return text + fmt::format(" {:>11.2f}\n", static_cast<double>(total) / unit.bytes);
 }
 
-std::string closing_lines(const MemReport& report, const Unit& unit) {
+std::string closing_lines(const MemReport& report, const BytesUnit& unit) {
   size_t largest = 0;
   for (size_t i = 0; i < report.stages.size(); ++i) {
     if (report.stages[i].total() > report.stages[largest].total()) largest = i;
@@ -208,8 +208,8 @@ std::string closing_lines(const MemReport& report, const Unit& unit) {
 
 ordered_json formula_json(const model::StageMemory& m) {
   ordered_json json;
-  const Row row = formula_row(m);
-  for (size_t i = 0; i + 1 < kColumns.size(); ++i) json[kColumns[i]] = row.bytes[i];
+  const MemoryRow row = formula_row(m);
+  for (size_t i = 0; i + 1 < kMemoryColumns.size(); ++i) json[kMemoryColumns[i]] = row.bytes[i];
   json["total"] = m.total();
   return json;
 }
@@ -220,7 +220,7 @@ ordered_json exact_json(const train::MemoryForecast& f) {
   for (size_t i = 0; i < kMemoryCategories; ++i) {
     json["peak"][std::string(name_of(static_cast<MemoryCategory>(i)))] = f.ledger.peak[i];
   }
-  const Row row = exact_row(f, 0);
+  const MemoryRow row = exact_row(f, 0);
   json["model_states"] = row.bytes[3];
   json["live_after_step"] = f.ledger.live_total;
   json["total"] = f.ledger.peak_total;
@@ -251,12 +251,12 @@ ordered_json stage_json(const MemReport& report, size_t i) {
 }  // namespace
 
 std::string table_text(const MemReport& report) {
-  const Unit unit = unit_of(report);
-  std::string text = headline(report);
+  const BytesUnit unit = unit_of(report);
+  std::string text = mem_headline(report);
   for (const std::string& note : report.request.notes) text += "note: " + note + "\n";
   text += fmt::format("{} per rank\n{:>5} {:<11} {:<8} {:>9}", unit.name, "stage", "layers", "engine", "in flight");
-  for (size_t i = 0; i < kColumns.size(); ++i) {
-    const std::string name = kColumns[i];
+  for (size_t i = 0; i < kMemoryColumns.size(); ++i) {
+    const std::string name = kMemoryColumns[i];
     if (i != 3) text += fmt::format(" {:>11}", name == "embedding_head" ? "emb+head" : name);
   }
   text += fmt::format(" {:>11}\n", "total");
@@ -313,8 +313,8 @@ std::string json_text(const MemReport& report) {
 }
 
 std::string csv_text(const MemReport& report) {
-  std::string text = fmt::format("stage,engine,parameters,in_flight,{},total\n", fmt::join(kColumns, ","));
-  const auto add = [&](size_t stage, const Row& row, int64_t total) {
+  std::string text = fmt::format("stage,engine,parameters,in_flight,{},total\n", fmt::join(kMemoryColumns, ","));
+  const auto add = [&](size_t stage, const MemoryRow& row, int64_t total) {
     text += fmt::format("{},{},{},{}", bare(report) ? "" : std::to_string(stage), row.engine, row.parameters,
                         row.in_flight);
     for (const int64_t bytes : row.bytes) text += bytes < 0 ? "," : fmt::format(",{}", bytes);

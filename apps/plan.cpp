@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "apps/commands.h"
+#include "apps/entry_makers.h"
 #include "apps/plan_emit.h"
 #include "apps/plan_request.h"
 #include "apps/plan_text.h"
@@ -15,13 +16,9 @@
 namespace triax::apps {
 namespace {
 
-std::string help() {
+std::string plan_help() {
   PlanRequest unused;
-  std::string text = kPlanUsage;
-  for (const io::OptionEntry& entry : plan_entries(unused)) {
-    text += fmt::format("  --{} {}\n        {}\n", entry.name, entry.value_name, entry.help);
-  }
-  return text;
+  return kPlanUsage + help_lines(plan_entries(unused));
 }
 
 enum class Reasons { Wanted, Unread };
@@ -70,7 +67,7 @@ int plan_command(const std::vector<std::string>& args) {
   PlanRequest request;
   read_plan_request(args, request);
   if (request.parsed.list_models) return fmt::print("{}", model::list_presets()), 0;
-  if (request.parsed.help) return fmt::print("{}", help()), 0;
+  if (request.parsed.help) return fmt::print("{}", plan_help()), 0;
   if (request.describe) return fmt::print("{}", kPlanDescription), 0;
   if (request.parsed.list_hardware) return fmt::print("{}", plan::list_hardware()), 0;
   if (!request.verify.empty()) {

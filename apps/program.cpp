@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "apps/commands.h"
+#include "apps/entry_makers.h"
 #include "apps/program_request.h"
 #include "base/error.h"
 #include "base/version.h"
@@ -16,7 +17,7 @@ namespace {
 
 using parallel::Program;
 
-constexpr const char* kUsage =
+constexpr const char* kProgramUsage =
     "usage: triax program show|check|export|hash|time [options]\n\n"
     "  show    the ops of every pipeline position, in PyTorch's action syntax\n"
     "  check   deadlock, messages, lifetimes, collective order, missing ops; exit code 4 when something is wrong\n"
@@ -26,18 +27,14 @@ constexpr const char* kUsage =
     "  triax program time --pipeline-model-parallel-size 4 --num-microbatches 8 --pipeline-schedule zb-h1\n\n"
     "Options of the layout are those of triax train ('triax options' lists them). Its own:\n";
 
-std::string help() {
+std::string program_help() {
   ProgramRequest unused;
-  std::string text = kUsage;
-  for (const io::OptionEntry& entry : program_entries(unused)) {
-    text += fmt::format("  --{} {}\n        {}\n", entry.name, entry.value_name, entry.help);
-  }
-  return text;
+  return kProgramUsage + help_lines(program_entries(unused));
 }
 
 std::string hash_text(const Program& program) { return fmt::format("{:016x}", parallel::hash_of(program)); }
 
-std::string headline(const Program& program) {
+std::string program_headline(const Program& program) {
   size_t ops = 0;
   for (const auto& list : program.positions) ops += list.size();
   return fmt::format("{}, p {}, v {}, m {}: {} ops, program {}", program.schedule, program.pipeline, program.chunks,
@@ -64,12 +61,12 @@ int show(const ProgramRequest& r) {
   if (r.format == Format::Csv) {
     throw ConfigError("program show --format csv: must be table or json; 'triax program export' writes CSV");
   }
-  if (r.inside) return print(r, headline(r.program) + "\n" + inside_of(r.program));
-  return print(r, headline(r.program) + "\n" + list_of(r.program, r.all_ops ? ShowOps::All : ShowOps::Compute));
+  if (r.inside) return print(r, program_headline(r.program) + "\n" + inside_of(r.program));
+  return print(r, program_headline(r.program) + "\n" + list_of(r.program, r.all_ops ? ShowOps::All : ShowOps::Compute));
 }
 
 int report_faults(const Program& program, const std::vector<std::string>& faults) {
-  fmt::print("{}\n", headline(program));
+  fmt::print("{}\n", program_headline(program));
   for (const std::string& fault : faults) fmt::print("FAULT: {}\n", fault);
   return static_cast<int>(ExitCode::ValidationFailed);
 }
@@ -77,7 +74,7 @@ int report_faults(const Program& program, const std::vector<std::string>& faults
 int check(const ProgramRequest& r) {
   const std::vector<std::string> faults = parallel::check(r.program);
   if (!faults.empty()) return report_faults(r.program, faults);
-  return print(r, "ok: " + headline(r.program) + "\n");
+  return print(r, "ok: " + program_headline(r.program) + "\n");
 }
 
 int time(const ProgramRequest& r) {
@@ -89,7 +86,7 @@ int time(const ProgramRequest& r) {
 
 int program_command(const std::vector<std::string>& args) {
   const std::string action = args.empty() ? "" : args[0];
-  if (action == "--help" || action == "-h") return fmt::print("{}", help()), 0;
+  if (action == "--help" || action == "-h") return fmt::print("{}", program_help()), 0;
   const bool known =
       action == "show" || action == "check" || action == "export" || action == "hash" || action == "time";
   if (!known) {
@@ -100,7 +97,7 @@ int program_command(const std::vector<std::string>& args) {
   }
   ProgramRequest request;
   read_request({args.begin() + 1, args.end()}, request);
-  if (request.parsed.help) return fmt::print("{}", help()), 0;
+  if (request.parsed.help) return fmt::print("{}", program_help()), 0;
   if (request.inside && action != "show") {
     throw ConfigError(fmt::format("program {} --inside: only show lists what happens inside of ops", action));
   }

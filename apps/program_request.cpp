@@ -36,7 +36,7 @@ std::string take_stragglers(const std::vector<std::string>& words, std::vector<p
   return {};
 }
 
-std::vector<OptionEntry> layout_entries(LayoutWords& words) {
+std::vector<OptionEntry> program_layout_entries(LayoutWords& words) {
   return {
       text_entry("pipeline-schedule", "gpipe|1f1b|interleaved|zb-h1|zb-h2|zb-v|csv:FILE",
                  "order of forwards and backwards; default 1f1b, interleaved with virtual stages",
@@ -182,7 +182,7 @@ parallel::LayerMap layers_of(const ProgramRequest& r) {
 }
 
 // With all of a model's dimensions the program is the trainer's, buckets and sums included: the hash is the same.
-std::optional<parallel::ProgramOptions> trainer_options(const ProgramRequest& r) {
+std::optional<parallel::ProgramOptions> program_of_trainer(const ProgramRequest& r) {
   io::RunOptions o = r.parsed.options;
   const model::ModelConfig& m = o.model;
   if (m.num_layers == 0 || m.hidden_size == 0 || m.num_attention_heads == 0 || m.vocab_size == 0) return std::nullopt;
@@ -203,7 +203,7 @@ std::optional<parallel::ProgramOptions> trainer_options(const ProgramRequest& r)
 parallel::Program make_program(const ProgramRequest& r) {
   parallel::ProgramOptions options;
   const bool recompute_op = r.cost.find("R=") == 0 || r.cost.find(",R=") != std::string::npos;
-  if (const auto of_trainer = trainer_options(r)) {
+  if (const auto of_trainer = program_of_trainer(r)) {
     options = *of_trainer;
     if (recompute_op) options.recompute = parallel::RecomputeOps::Separate;
     return parallel::make_training_program(options);
@@ -224,7 +224,7 @@ parallel::Program make_program(const ProgramRequest& r) {
 }  // namespace
 
 std::vector<OptionEntry> program_entries(ProgramRequest& request) {
-  std::vector<OptionEntry> all = layout_entries(request.words);
+  std::vector<OptionEntry> all = program_layout_entries(request.words);
   append(all, output_entries(request));
   append(all, time_entries(request));
   return all;

@@ -22,7 +22,7 @@ using nlohmann::ordered_json;
 using parallel::IdleCause;
 using parallel::Simulation;
 
-constexpr const char* kDescription =
+constexpr const char* kTimeDescription =
     "Times are in the unit of --cost. One line or element per pipeline position.\n"
     "makespan            end of the last op, optimizer included\n"
     "span                longest of the positions' times from first F to last W (or B)\n"
@@ -40,7 +40,7 @@ constexpr const char* kDescription =
     "in_flight           most chunk activations between F and W (v = 1: micro-batches)\n"
     "in_flight_micro_batches  in_flight / v\n";
 
-struct Result {
+struct TimeResult {
   const ProgramRequest& request;
   Simulation simulation;
   double unit_ps;
@@ -72,14 +72,14 @@ std::optional<double> closed_span(const ProgramRequest& r, const parallel::Unifo
   return static_cast<double>(*span) / unit_ps;
 }
 
-Result compute(const ProgramRequest& r) {
+TimeResult compute(const ProgramRequest& r) {
   const parallel::TextCosts text = parallel::parse_costs(r.cost, r.schedule.pipeline, r.schedule.num_micro_batches);
   const parallel::CostTable table = make_cost_table(text.costs, r.program.pipeline, r.program.chunks);
   parallel::SimulationOptions options;
   options.replicas = r.replicas;
   options.time = r.time;
   options.recorded_replica = static_cast<int>(r.replica);
-  Result result{r, simulate(r.program, table, options), static_cast<double>(text.unit_ps), {}};
+  TimeResult result{r, simulate(r.program, table, options), static_cast<double>(text.unit_ps), {}};
   result.closed_span = closed_span(r, text.costs, result.unit_ps);
   for (const parallel::StageTimes& stage : result.simulation.stages) {
     result.ideal += static_cast<double>(stage.busy_ps) / result.unit_ps / r.program.pipeline;
@@ -89,7 +89,7 @@ Result compute(const ProgramRequest& r) {
 
 std::string hash_text(const ProgramRequest& r) { return fmt::format("{:016x}", parallel::hash_of(r.program)); }
 
-ordered_json json_of(const Result& result) {
+ordered_json json_of(const TimeResult& result) {
   const ProgramRequest& r = result.request;
   const Simulation& s = result.simulation;
   ordered_json json;
@@ -135,7 +135,7 @@ ordered_json json_of(const Result& result) {
 
 std::string percent(double share) { return fmt::format("{:.2f} %", 100 * share); }
 
-std::string headline(const Result& result) {
+std::string time_headline(const TimeResult& result) {
   const ProgramRequest& r = result.request;
   const Simulation& s = result.simulation;
   const std::string closed = result.closed_span
@@ -150,7 +150,7 @@ std::string headline(const Result& result) {
       percent(s.bubble_of_ideal), closed, result.units(s.span_ps), result.units(s.makespan_ps));
 }
 
-std::string table_of(const Result& result) {
+std::string table_of(const TimeResult& result) {
   std::string text = fmt::format("{:>8} {:>10} {:>10}", "position", "busy", "idle");
   for (int c = 0; c < parallel::kNumIdleCauses; ++c) text += fmt::format(" {:>10}", name_of(static_cast<IdleCause>(c)));
   text += fmt::format(" {:>10}\n", "in_flight");
@@ -164,7 +164,7 @@ std::string table_of(const Result& result) {
   return text;
 }
 
-std::string csv_of(const Result& result) {
+std::string csv_of(const TimeResult& result) {
   std::string text = "position,busy,idle";
   for (int c = 0; c < parallel::kNumIdleCauses; ++c) text += fmt::format(",{}", name_of(static_cast<IdleCause>(c)));
   text += ",in_flight\n";
@@ -178,7 +178,7 @@ std::string csv_of(const Result& result) {
   return text;
 }
 
-void write_pictures(const Result& result, const io::Timeline& timeline) {
+void write_pictures(const TimeResult& result, const io::Timeline& timeline) {
   const ProgramRequest& r = result.request;
   if (!r.chrome.empty()) write_file(r.chrome, chrome_trace(timeline));
   if (r.svg.empty()) return;
@@ -195,10 +195,10 @@ void write_pictures(const Result& result, const io::Timeline& timeline) {
 
 int program_time(const ProgramRequest& r) {
   if (r.describe) {
-    fmt::print("{}", kDescription);
+    fmt::print("{}", kTimeDescription);
     return 0;
   }
-  const Result result = compute(r);
+  const TimeResult result = compute(r);
   const bool drawn = r.format == Format::Table || !r.svg.empty() || !r.chrome.empty();
   io::Timeline timeline;
   if (drawn) timeline = io::make_timeline(r.program, result.simulation.times, "simulated", static_cast<int>(r.replica));
@@ -210,7 +210,7 @@ int program_time(const ProgramRequest& r) {
     const int columns = terminal_width();
     const int width = r.width > 0 ? static_cast<int>(r.width) : columns > 20 ? columns - 8 : 100;
     const io::Colour colour = columns > 0 && r.out.empty() ? io::Colour::Yes : io::Colour::No;
-    text = headline(result) + table_of(result) + text_gantt(timeline, {width, colour});
+    text = time_headline(result) + table_of(result) + text_gantt(timeline, {width, colour});
   }
   write_result(r.out, text);
   return 0;

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kUsage =
+constexpr const char* kReportUsage =
     "usage: triax report RUN... [--out FILE.html] [--anonymous]\n\n"
     "  RUN          directory of a run, finished or not, or of a sweep (all its points)\n"
     "  --out FILE   default RUN/report.html; of several runs report.html here\n"
@@ -32,7 +32,7 @@ struct ReportRequest {
   bool anonymous = false;
 };
 
-ReportRequest parse(const std::vector<std::string>& args) {
+ReportRequest parse_report(const std::vector<std::string>& args) {
   ReportRequest request;
   for (size_t i = 0; i < args.size(); ++i) {
     std::string word = args[i];
@@ -86,10 +86,10 @@ void shorten_names(std::vector<plan::RunData>& runs) {
 
 int report_command(const std::vector<std::string>& args) {
   if (args.empty() || args[0] == "--help" || args[0] == "-h") {
-    fmt::print(args.empty() ? stderr : stdout, "{}", kUsage);
+    fmt::print(args.empty() ? stderr : stdout, "{}", kReportUsage);
     return args.empty() ? static_cast<int>(ExitCode::Usage) : 0;
   }
-  ReportRequest request = parse(args);
+  ReportRequest request = parse_report(args);
   std::vector<plan::RunData> runs;
   for (const std::string& directory : request.directories) {
     for (const std::string& run : runs_in(directory)) runs.push_back(plan::read_run(run));

@@ -52,7 +52,8 @@ po::options_description describe(SampleRequest& r) {
   return options;
 }
 
-void parse(const po::options_description& options, const std::vector<std::string>& args, po::variables_map& values) {
+void parse_sample(const po::options_description& options, const std::vector<std::string>& args,
+                  po::variables_map& values) {
   try {
     const int style = po::command_line_style::default_style & ~po::command_line_style::allow_guessing;
     po::store(po::command_line_parser(args).options(options).style(style).run(), values);
@@ -143,7 +144,7 @@ int sample_command(const std::vector<std::string>& args) {
   SampleRequest request;
   const po::options_description options = describe(request);
   po::variables_map values;
-  parse(options, args, values);
+  parse_sample(options, args, values);
   if (values.count("help") > 0) {
     std::ostringstream text;
     text << options;

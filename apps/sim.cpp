@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "apps/commands.h"
+#include "apps/entry_makers.h"
 #include "apps/program_request.h"
 #include "apps/sim_text.h"
 #include "apps/verify_text.h"
@@ -15,14 +16,11 @@
 namespace triax::apps {
 namespace {
 
-std::string help() {
+std::string sim_help() {
   SimRequest unused;
   std::string text = kSimUsage;
   text += "  --hw NAME|hw.json\n        machine: a name of --list-hw, or what 'triax bench all' has written\n";
-  for (const io::OptionEntry& entry : sim_entries(unused)) {
-    text += fmt::format("  --{} {}\n        {}\n", entry.name, entry.value_name, entry.help);
-  }
-  return text;
+  return text + help_lines(sim_entries(unused));
 }
 
 void write_pictures(const SimReport& report) {
@@ -59,7 +57,7 @@ void write_traces(const SimReport& report) {
 int sim_command(const std::vector<std::string>& args) {
   SimRequest request;
   read_sim_request(args, request);
-  if (request.parsed.help) return fmt::print("{}", help()), 0;
+  if (request.parsed.help) return fmt::print("{}", sim_help()), 0;
   if (request.parsed.list_models) return fmt::print("{}", model::list_presets()), 0;
   if (request.parsed.list_hardware) return fmt::print("{}", plan::list_hardware()), 0;
   if (request.describe) return fmt::print("{}", kSimDescription), 0;

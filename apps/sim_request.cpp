@@ -14,7 +14,7 @@ namespace {
 using io::OptionEntry;
 
 /// Layer passes that the exact forecast runs in about a fifth of a second.
-constexpr double kQuickWork = 5e4;
+constexpr double kQuickOps = 5e4;
 
 OptionEntry exact_entry(SimRequest& r) {
   return text_entry("exact", "auto|all|ends|none",
@@ -93,7 +93,7 @@ plan::ExactScope scope_of(const std::string& word, const io::RunOptions& options
   if (word == "ends") return plan::ExactScope::Ends;
   if (word == "none") return plan::ExactScope::None;
   const double work = plan::exact_work(options, plan::equivalent_micro_batches(options));
-  return work <= kQuickWork ? plan::ExactScope::All : plan::ExactScope::None;
+  return work <= kQuickOps ? plan::ExactScope::All : plan::ExactScope::None;
 }
 
 }  // namespace

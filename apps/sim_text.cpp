@@ -67,17 +67,17 @@ const char* const kSimDescription =
 
 namespace {
 
-struct Unit {
+struct ScaledUnit {
   const char* name;
   double size;
 };
 
-Unit time_unit(double step_s) { return step_s >= 1 ? Unit{"s", 1e12} : Unit{"ms", 1e9}; }
+ScaledUnit time_unit(double step_s) { return step_s >= 1 ? ScaledUnit{"s", 1e12} : ScaledUnit{"ms", 1e9}; }
 
-Unit memory_unit(const plan::Prediction& p) {
+ScaledUnit memory_unit(const plan::Prediction& p) {
   const plan::StagePrediction& s = p.stages[static_cast<size_t>(p.fullest)];
   const auto most = static_cast<double>(s.bytes() - s.runtime_bytes);
-  return most >= kGiB ? Unit{"GiB", kGiB} : Unit{"MiB", kMiB};
+  return most >= kGiB ? ScaledUnit{"GiB", kGiB} : ScaledUnit{"MiB", kMiB};
 }
 
 std::string bytes_text(double bytes) {
@@ -106,7 +106,7 @@ std::string step_lines(const plan::Prediction& p) {
 }
 
 std::string breakdown(const plan::Prediction& p) {
-  const Unit unit = time_unit(p.step_s());
+  const ScaledUnit unit = time_unit(p.step_s());
   std::string text = fmt::format("\n{:<18} {:>12} {:>8}   (mean over stages)\n", "part", unit.name, "%");
   const auto line = [&](const std::string& name, int64_t ps) {
     text += fmt::format("{:<18} {:>12.6f} {:>7.2f}\n", name, static_cast<double>(ps) / unit.size,
@@ -121,7 +121,7 @@ std::string breakdown(const plan::Prediction& p) {
 }
 
 std::string stage_times(const plan::Prediction& p) {
-  const Unit unit = time_unit(p.step_s());
+  const ScaledUnit unit = time_unit(p.step_s());
   std::string text = fmt::format("\n{:>5}", "stage");
   constexpr const char* kColumns[] = {"compute", "recompute", "tp",        "zero", "dp",       "pp",
                                       "fill",    "drain",     "imbalance", "sync", "optimizer"};
@@ -142,7 +142,7 @@ std::string stage_times(const plan::Prediction& p) {
 }
 
 std::string stage_memory(const plan::Prediction& p) {
-  const Unit unit = memory_unit(p);
+  const ScaledUnit unit = memory_unit(p);
   std::string text = fmt::format("\n{:>5}", "stage");
   for (const char* name : {"weights", "gradients", "optimizer", "activations", "emb+head", "working", "buffers",
                            "runtime", "formula", "exact"}) {

@@ -30,7 +30,7 @@ namespace {
 constexpr std::array kForwarded{SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 constexpr double kTick_s = 0.5;  // between two looks at the deadline
 /// Ranks that end at the same moment get their ends recorded before one of them reports.
-constexpr std::chrono::milliseconds kSettle(150);
+constexpr std::chrono::milliseconds kExitSettle(150);
 /// Another process reports: it may have many files to read.
 constexpr std::chrono::milliseconds kOthersReport(2000);
 /// A rank blocked in MPI is told of later than the one that is stopped, for which it waits.
@@ -150,7 +150,7 @@ class Supervisor {
     const FlightHeader& h = header();
     end_by_force_after(io::report_patience_s(h.world), static_cast<int>(ExitCode::RunTime));
     // What all were asked to do, rank 0 says first, and ends the job.
-    std::this_thread::sleep_for(asked_ != 0 && h.rank != 0 ? kOthersReport / 2 : kSettle);
+    std::this_thread::sleep_for(asked_ != 0 && h.rank != 0 ? kOthersReport / 2 : kExitSettle);
     std::string text;
     if (file_ != nullptr) text = io::claim_failure_report(run_directory_of(h));
     const bool reports = file_ == nullptr || !text.empty();

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "apps/commands.h"
+#include "apps/entry_makers.h"
 #include "apps/program_request.h"
 #include "apps/sweep_paper.h"
 #include "apps/sweep_request.h"
@@ -19,7 +20,7 @@
 namespace triax::apps {
 namespace {
 
-constexpr const char* kUsage =
+constexpr const char* kSweepUsage =
     "usage: triax sweep [options of every point] --grid OPTION=A,B,... [--grid ...] [--repeats N]\n"
     "       triax sweep --ablation NAME          triax sweep --list-ablations\n"
     "       triax sweep --paper NAME,...|all|fit|list [--papers DIR] [--real]\n\n"
@@ -28,7 +29,7 @@ constexpr const char* kUsage =
     "beside\n"
     "a small run of the same experiment here. See docs/experiments.md.\n\n";
 
-constexpr const char* kDescription =
+constexpr const char* kSweepDescription =
     "DIR/points/NAME-HASH-rN/   a point: run directory, stdout.txt, stderr.txt, point.json (state, reason, metrics)\n"
     "DIR/results.csv            a row per point: settings, ranks, repeats, done, state, reason, METRIC, METRIC_ci95\n"
     "DIR/runs.csv               a row per run: settings, repeat, state, reason, exit code, wall_s, host, metrics\n"
@@ -42,12 +43,8 @@ constexpr const char* kDescription =
     "trace_bubble_fraction, trace_span_s  of the run's one recorded step\n"
     "span, makespan, formula_span, formula_bubble_fraction   simulated: in units of --cost, see triax program time\n";
 
-std::string help(SweepRequest& request) {
-  std::string text = kUsage;
-  for (const io::OptionEntry& entry : sweep_entries(request)) {
-    text += fmt::format("  --{} {}\n        {}\n", entry.name, entry.value_name, entry.help);
-  }
-  return text +
+std::string sweep_help(SweepRequest& request) {
+  return kSweepUsage + help_lines(sweep_entries(request)) +
          "\nAll options of 'triax train --help', and --data-parallel-size, --world-size, --num-microbatches, --hw.\n";
 }
 
@@ -164,12 +161,12 @@ int sweep_command(const std::vector<std::string>& args) {
   SweepRequest request;
   read_sweep_request(args, request);
   if (request.help || args.empty()) {
-    const std::string text = help(request);
+    const std::string text = sweep_help(request);
     fmt::print(args.empty() ? stderr : stdout, "{}", text);
     return args.empty() ? static_cast<int>(ExitCode::Usage) : 0;
   }
   if (!request.paper.empty()) return sweep_paper(request, args);
-  if (request.describe) return fmt::print("{}", kDescription), 0;
+  if (request.describe) return fmt::print("{}", kSweepDescription), 0;
   if (request.list_ablations) return fmt::print("{}", plan::list_ablations()), 0;
   return request.ablation.empty() ? run_grid(request, args) : run_ablation(request, args);
 }

@@ -22,7 +22,7 @@ using plan::PaperKind;
 using plan::PaperLine;
 using plan::PaperPreset;
 
-constexpr const char* kDescription =
+constexpr const char* kPaperDescription =
     "published    the figure of the paper; \"-\": none at hand (predicted only)\n"
     "predicted    by the cost model (docs/cost-model.md); closed forms by formula\n"
     "error        predictions: 100 (predicted / published - 1); closed forms: predicted - published, in the unit\n"
@@ -183,7 +183,7 @@ int sweep_paper(SweepRequest& r, const std::vector<std::string>& args) {
   if (const char* directory = std::getenv("TRIAX_PAPERS"); directory != nullptr && r.papers.empty()) {
     r.papers = directory;
   }
-  if (r.describe) return fmt::print("{}", kDescription), 0;
+  if (r.describe) return fmt::print("{}", kPaperDescription), 0;
   if (!r.real) return write_result(r.out, result_text(r)), 0;
   std::vector<std::string> absent;
   return sweep_paper_real(r, plan::paper_presets(names_of(r.paper), r.papers, absent), args);

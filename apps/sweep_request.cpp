@@ -53,7 +53,7 @@ OptionEntry timeout_entry(SweepRequest& r) {
 }
 
 // Layout options that have a meaning only before a run (plan/sweep/point.h): handed on to the points.
-std::vector<OptionEntry> layout_entries() {
+std::vector<OptionEntry> point_layout_entries() {
   const auto entry = [](const char* name, const char* help) {
     return text_entry(name, "N", help, [](const std::string&) { return std::string(); });
   };
@@ -100,7 +100,7 @@ void check_figure(const SweepRequest& r, std::vector<std::string>& faults) {
     return;
   }
   std::vector<std::string> axes;
-  for (const plan::Axis& axis : r.axes) axes.insert(axes.end(), axis.names.begin(), axis.names.end());
+  for (const plan::SweepAxis& axis : r.axes) axes.insert(axes.end(), axis.names.begin(), axis.names.end());
   if (!r.x.empty() && std::ranges::find(axes, r.x) == axes.end()) {
     faults.push_back(fmt::format("--x {}: is no axis of the sweep; must be one of {}", r.x, fmt::join(axes, ", ")));
   }
@@ -153,7 +153,7 @@ void keep_for_points(const io::Given& given, std::vector<std::string>& base) {
 
 void check_axes(const SweepRequest& r, const io::NameIndex& index, const std::vector<OptionEntry>& own,
                 std::vector<std::string>& faults) {
-  for (const plan::Axis& axis : r.axes) {
+  for (const plan::SweepAxis& axis : r.axes) {
     for (const std::string& name : axis.names) {
       const io::NameIndex::Match match = index.find(name);
       if (match.entry == nullptr) {
@@ -210,7 +210,7 @@ std::vector<OptionEntry> sweep_entries(SweepRequest& r) {
 void read_sweep_request(const std::vector<std::string>& args, SweepRequest& r) {
   const std::vector<OptionEntry> own = sweep_entries(r);
   std::vector<OptionEntry> extra = own;
-  for (OptionEntry& entry : layout_entries()) extra.push_back(std::move(entry));
+  for (OptionEntry& entry : point_layout_entries()) extra.push_back(std::move(entry));
   const io::NameIndex index(extra);
   std::vector<io::Given> given;
   std::vector<std::string> faults;

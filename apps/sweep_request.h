@@ -14,7 +14,7 @@ namespace triax::apps {
 
 struct SweepRequest {
   std::vector<std::string> base;  ///< options of every point
-  std::vector<plan::Axis> axes;
+  std::vector<plan::SweepAxis> axes;
   int64_t repeats = 1, jobs = 1;
   plan::SweepMode mode = plan::SweepMode::Real;
   std::string launcher = "mpiexec -n {ranks}";

@@ -9,9 +9,8 @@
 #include "apps/bound_cpus.h"
 #include "apps/commands.h"
 #include "apps/session.h"
-#include "base/error.h"
-#include "base/handle.h"
 #include "base/units.h"
+#include "bench/topology.h"
 #include "comm/group_nodes.h"
 #include "comm/process_grid.h"
 #include "io/options/options.h"
@@ -19,21 +18,6 @@
 
 namespace triax::apps {
 namespace {
-
-struct TopologyPolicy {
-  using type = hwloc_topology_t;
-  static type null() noexcept { return nullptr; }
-  static void destroy(type topology) noexcept { hwloc_topology_destroy(topology); }
-};
-using Topology = Handle<TopologyPolicy>;
-
-Topology load_topology() {
-  Topology topology;
-  if (hwloc_topology_init(topology.out()) != 0 || hwloc_topology_load(topology.get()) != 0) {
-    throw RunTimeError("hwloc cannot read this machine's topology");
-  }
-  return topology;
-}
 
 // What one rank tells rank 0; a plain struct, sent as bytes.
 struct RankFacts {
@@ -66,7 +50,7 @@ void copy_text(char (&to)[N], const std::string& from) {
 
 std::vector<RankFacts> gather_facts(comm::ProcessGrid& grid, const comm::MpiSession& session,
                                     const std::string& device) {
-  const Topology topology = load_topology();
+  const bench::Topology topology = bench::load_topology();
   RankFacts mine = {};
   copy_text(mine.host, session.host());
   copy_text(mine.device, device == "cpu" ? device : fmt::format("{}:{}", device, session.local_rank()));

@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr const char* kUsage =
+constexpr const char* kTraceUsage =
     "usage: triax trace summary FILE [--format table|json|csv]\n"
     "       triax trace diff A B [--format table|json|csv]\n"
     "       triax trace blame RUN_DIR [--format table|json]\n"
@@ -32,7 +32,7 @@ struct TraceRequest {
   Format format = Format::Table;
 };
 
-TraceRequest parse(const std::vector<std::string>& args, size_t files) {
+TraceRequest parse_trace(const std::vector<std::string>& args, size_t files) {
   TraceRequest request;
   for (size_t i = 1; i < args.size(); ++i) {
     std::string word = args[i];
@@ -73,7 +73,7 @@ void print_summary(const io::TraceSummary& s, const io::Timeline& t) {
 }
 
 int summary(const std::vector<std::string>& args) {
-  const TraceRequest request = parse(args, 1);
+  const TraceRequest request = parse_trace(args, 1);
   const io::Timeline timeline = load(request.files[0]);
   const io::TraceSummary s = io::summarize(timeline);
   if (request.format == Format::Table) return print_summary(s, timeline), 0;
@@ -127,7 +127,7 @@ void print_difference(const io::TraceDifference& d) {
 }
 
 int diff(const std::vector<std::string>& args) {
-  const TraceRequest request = parse(args, 2);
+  const TraceRequest request = parse_trace(args, 2);
   const io::TraceDifference d = io::compare(load(request.files[0]), load(request.files[1]));
   if (request.format == Format::Table) return print_difference(d), 0;
   if (request.format == Format::Csv) {
@@ -161,7 +161,7 @@ int diff(const std::vector<std::string>& args) {
 
 int trace_command(const std::vector<std::string>& args) {
   const std::string action = args.empty() ? "" : args[0];
-  if (action == "--help" || action == "-h") return fmt::print("{}", kUsage), 0;
+  if (action == "--help" || action == "-h") return fmt::print("{}", kTraceUsage), 0;
   if (action == "summary") return summary(args);
   if (action == "diff") return diff(args);
   if (action == "blame") return trace_blame(args);

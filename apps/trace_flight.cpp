@@ -15,7 +15,7 @@ namespace {
 
 constexpr int64_t kDefaultRows = 40;
 
-struct Request {
+struct FlightRequest {
   std::string directory;
   std::string format = "table";
   int64_t rank = -1;  ///< all
@@ -28,8 +28,8 @@ int64_t number_of(const std::string& option, const std::string& text) {
   return *value;
 }
 
-Request parse(const std::vector<std::string>& args) {
-  Request request;
+FlightRequest parse_flight(const std::vector<std::string>& args) {
+  FlightRequest request;
   for (size_t i = 1; i < args.size(); ++i) {
     std::string name = args[i];
     if (!name.starts_with("--")) {
@@ -60,7 +60,7 @@ Request parse(const std::vector<std::string>& args) {
   return request;
 }
 
-const char* name_of(FlightLane lane) {
+const char* lane_name(FlightLane lane) {
   switch (lane) {
     case FlightLane::Caller:
       return "main";
@@ -73,7 +73,7 @@ const char* name_of(FlightLane lane) {
 
 nlohmann::ordered_json to_json(const io::FlightRow& row, double start_s) {
   return {{"time_s", row.time_s - start_s},
-          {"thread", name_of(row.lane)},
+          {"thread", lane_name(row.lane)},
           {"event", row.event == FlightEvent::Begin ? "begin" : "end"},
           {"step", row.step},
           {"what", io::describe(row)}};
@@ -82,7 +82,7 @@ nlohmann::ordered_json to_json(const io::FlightRow& row, double start_s) {
 }  // namespace
 
 int trace_blame(const std::vector<std::string>& args) {
-  const Request request = parse(args);
+  const FlightRequest request = parse_flight(args);
   const std::vector<io::FlightRank> ranks = io::read_flights(request.directory);
   const io::Blame blame = io::find_blame(ranks);
   fmt::print("{}",
@@ -91,7 +91,7 @@ int trace_blame(const std::vector<std::string>& args) {
 }
 
 int trace_flight(const std::vector<std::string>& args) {
-  const Request request = parse(args);
+  const FlightRequest request = parse_flight(args);
   std::vector<io::FlightRank> ranks = io::read_flights(request.directory);
   if (request.rank >= 0) {
     std::erase_if(ranks, [&](const io::FlightRank& r) { return r.rank != request.rank; });
@@ -112,7 +112,7 @@ int trace_flight(const std::vector<std::string>& args) {
                r.pid, r.rows.size(), "time_s", "thread", "step", "event", "what");
     for (size_t i = first; i < r.rows.size(); ++i) {
       const io::FlightRow& row = r.rows[i];
-      fmt::print("{:>12.6f} {:<5} {:>6} {:<6} {}\n", row.time_s - r.start_s, name_of(row.lane), row.step,
+      fmt::print("{:>12.6f} {:<5} {:>6} {:<6} {}\n", row.time_s - r.start_s, lane_name(row.lane), row.step,
                  row.event == FlightEvent::Begin ? "begin" : "end", io::describe(row));
     }
   }

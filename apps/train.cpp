@@ -50,7 +50,7 @@ std::string full_name(const comm::MpiSession& session, const RankName& name) {
 }
 
 /// How long a failing rank waits for the others' records before it reports: ranks that fail alike do so within that.
-constexpr std::chrono::milliseconds kSettle(300);
+constexpr std::chrono::milliseconds kStopSettle(300);
 /// The rank that waited first may only wait for one that itself waits.
 constexpr std::chrono::milliseconds kSettleLost(1000);
 
@@ -62,9 +62,9 @@ constexpr std::chrono::milliseconds kSettleLost(1000);
   const std::string directory = run_directory_of(flight.header());
   const bool lost = kind == FailureKind::PeerLost && !directory.empty();
   // When all ranks fail alike, rank 0 says it and ends the job before the others repeat it.
-  if (session.rank() != 0 && !lost) std::this_thread::sleep_for(kSettle);
+  if (session.rank() != 0 && !lost) std::this_thread::sleep_for(kStopSettle);
   say_last_words(fmt::format("{}: {}\n", full_name(session, name), error.what()));
-  if (session.rank() == 0 || lost) std::this_thread::sleep_for(lost ? kSettleLost : kSettle);
+  if (session.rank() == 0 || lost) std::this_thread::sleep_for(lost ? kSettleLost : kStopSettle);
   if (!directory.empty()) say_last_words(io::claim_failure_report(directory));
   session.abort(static_cast<int>(ExitCode::RunTime));
 }

@@ -44,7 +44,7 @@ constexpr Command kCommands[] = {
     {"report", "one HTML page of a run, or of several side by side", report_command},
 };
 
-std::string usage() {
+std::string triax_usage() {
   std::string text = "usage: triax COMMAND [options]        mpiexec -n RANKS triax train [options]\n\n";
   for (const Command& command : kCommands) {
     text += fmt::format("  {:<9} {}\n", command.name, command.summary);
@@ -64,7 +64,7 @@ std::string version_text() {
   return text;
 }
 
-[[noreturn]] void refuse(const std::string& name) {
+[[noreturn]] void refuse_command(const std::string& name) {
   std::vector<std::string> names;
   for (const Command& command : kCommands) {
     names.push_back(command.name);
@@ -77,18 +77,18 @@ std::string version_text() {
 
 int dispatch(const std::vector<std::string>& words) {
   if (words.empty()) {
-    say_last_words(usage());
+    say_last_words(triax_usage());
     return static_cast<int>(ExitCode::Usage);
   }
   const std::string& name = words[0];
-  if (name == "--help" || name == "-h" || name == "help") return fmt::print("{}", usage()), 0;
+  if (name == "--help" || name == "-h" || name == "help") return fmt::print("{}", triax_usage()), 0;
   if (name == "--version") return fmt::print("{}", version_text()), 0;
   if (name == "--list-hw") return fmt::print("{}", plan::list_hardware()), 0;
   if (name == "--list-models") return fmt::print("{}", model::list_presets()), 0;
   for (const Command& command : kCommands) {
     if (command.name == name) return command.run({words.begin() + 1, words.end()});
   }
-  refuse(name);
+  refuse_command(name);
 }
 
 // Results are read line by line by others while a run goes on.

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <functional>
+#include <numeric>
+
 namespace triax {
 namespace {
 
@@ -11,6 +14,10 @@ void* advance(void* data, int64_t elements, DType dtype) {
 }
 
 }  // namespace
+
+int64_t elements_of(const std::vector<int64_t>& shape) {
+  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+}
 
 Tensor::Tensor(void* data, DType dtype, std::initializer_list<int64_t> shape)
     : data_(data), dtype_(dtype), rank_(static_cast<int>(shape.size())) {

@@ -5,11 +5,15 @@
 #include <cstdint>
 #include <initializer_list>
 #include <string>
+#include <vector>
 
 #include "base/dtype.h"
 #include "base/error.h"
 
 namespace triax {
+
+/// Elements of a shape.
+int64_t elements_of(const std::vector<int64_t>& shape);
 
 /// Up to four dimensions. The last dimension is contiguous; `row_stride` is the distance in elements between
 /// consecutive rows (index of all dimensions but the last, flattened), and equals the last dimension unless the view

@@ -18,11 +18,6 @@ namespace {
 
 constexpr int64_t kCols = 1024;
 
-double slowest(comm::Communicator& all, double mine) {
-  all.all_reduce(Tensor(&mine, DType::Float64, {1}), comm::ReduceOp::Max).wait();
-  return mine;
-}
-
 /// This rank's rows of a matrix [rows * ranks, kCols].
 io::Piece piece_of(comm::Communicator& all, std::vector<float>& values, int64_t rows) {
   io::Piece piece;
@@ -47,11 +42,11 @@ class Scratch {
     std::error_code error;
     if (all.rank() == 0) std::filesystem::create_directories(path_, error);
     double failed = error ? 1 : 0;
-    failed = slowest(all, failed);
+    failed = over_ranks(all, failed, comm::ReduceOp::Max);
     if (failed > 0)
       throw RunTimeError(fmt::format("bench io: cannot make a directory in {}: give another --dir", parent));
     double room = static_cast<double>(io::free_bytes(path_));
-    room = -slowest(all, -room);
+    room = -over_ranks(all, -room, comm::ReduceOp::Max);
     if (room < 2.0 * static_cast<double>(bytes)) {
       remove();
       throw RunTimeError(
@@ -94,11 +89,11 @@ CheckpointIo measure_checkpoint_io(comm::Communicator& all, const std::string& d
     all.barrier();
     Stopwatch watch;
     train::save_checkpoint(all, job);
-    const double write_s = slowest(all, watch.elapsed_s());
+    const double write_s = over_ranks(all, watch.elapsed_s(), comm::ReduceOp::Max);
     all.barrier();
     watch.restart();
     io::CheckpointReader(io::step_path(scratch.path(), i + 1)).read(job.pieces[0]);
-    const double read_s = slowest(all, watch.elapsed_s());
+    const double read_s = over_ranks(all, watch.elapsed_s(), comm::ReduceOp::Max);
     if (i == 0) continue;
     writes.push_back(write_s);
     reads.push_back(read_s);

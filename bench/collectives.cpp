@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "bench/timing.h"
 #include "comm/grid_groups.h"
 
 namespace triax::bench {
@@ -19,15 +20,10 @@ using comm::Operation;
 using comm::ReduceOp;
 
 constexpr int64_t kTurnBytes = int64_t{16} << 20;
-constexpr uint64_t kSeed = 7;
-
-double over_ranks(comm::Communicator& world, double mine, ReduceOp op) {
-  world.all_reduce(Tensor(&mine, DType::Float64, {1}), op).wait();
-  return mine;
-}
+constexpr uint64_t kExchangeSeed = 7;
 
 /// Largest of each element over the ranks.
-void slowest(comm::Communicator& world, std::vector<double>& times) {
+void take_slowest(comm::Communicator& world, std::vector<double>& times) {
   world.all_reduce(Tensor(times.data(), DType::Float64, {static_cast<int64_t>(times.size())}), ReduceOp::Max).wait();
 }
 
@@ -148,7 +144,7 @@ std::vector<double> time_turn(Contender& one, const CollectiveBench& bench, Plac
       time = watch.elapsed_s();
     }
   }
-  slowest(one.world(), times);
+  take_slowest(one.world(), times);
   return times;
 }
 
@@ -180,7 +176,7 @@ std::vector<CollectiveRow> measure_size(std::vector<std::unique_ptr<Contender>>&
   for (const auto& one : contenders) rows.push_back(make_row(*one, bench, op, bytes));
   const std::vector<Place> places = has_in_place(op) ? std::vector{Place::OutOf, Place::In} : std::vector{Place::OutOf};
   std::vector<std::vector<double>> times(contenders.size() * places.size());
-  for (const std::vector<size_t>& order : random_orders(times.size(), bench.turns, kSeed)) {
+  for (const std::vector<size_t>& order : random_orders(times.size(), bench.turns, kExchangeSeed)) {
     for (const size_t i : order) {
       const std::vector<double> turn =
           time_turn(*contenders[i / places.size()], bench, places[i % places.size()], calls_of(bench, bytes));
@@ -373,8 +369,8 @@ std::vector<GroupRow> measure_groups(comm::ProcessGrid& grid, const std::vector<
       for (size_t i = 0; sample >= 0 && i < exchanges.size(); ++i) together[i].push_back(all[i]);
     }
     for (size_t i = 0; i < exchanges.size(); ++i) {
-      slowest(grid.world(), alone[i]);
-      slowest(grid.world(), together[i]);
+      take_slowest(grid.world(), alone[i]);
+      take_slowest(grid.world(), together[i]);
       rows[first + i].alone = statistics(std::move(alone[i]));
       rows[first + i].together = statistics(std::move(together[i]));
     }

@@ -6,31 +6,13 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "base/error.h"
-#include "base/handle.h"
+#include "bench/topology.h"
 
 namespace triax::bench {
 namespace {
 
 constexpr unsigned short kNvidia = 0x10de;
 constexpr unsigned short kDisplayClass = 0x03;
-
-struct TopologyPolicy {
-  using type = hwloc_topology_t;
-  static type null() noexcept { return nullptr; }
-  static void destroy(type topology) noexcept { hwloc_topology_destroy(topology); }
-};
-using Topology = Handle<TopologyPolicy>;
-
-Topology load() {
-  Topology topology;
-  if (hwloc_topology_init(topology.out()) != 0 ||
-      hwloc_topology_set_io_types_filter(topology.get(), HWLOC_TYPE_FILTER_KEEP_IMPORTANT) != 0 ||
-      hwloc_topology_load(topology.get()) != 0) {
-    throw RunTimeError("hwloc cannot read this machine's topology");
-  }
-  return topology;
-}
 
 std::string list_of(hwloc_const_bitmap_t set) {
   char* text = nullptr;
@@ -113,7 +95,7 @@ std::string mebibytes(hwloc_uint64_t bytes) {
 }  // namespace
 
 DeviceMap device_map() {
-  const Topology topology = load();
+  const Topology topology = load_topology(Devices::With);
   const std::vector<Found> found = find_devices(topology.get());
   DeviceMap map;
   for (const Found& a : found) {
@@ -141,7 +123,7 @@ std::string DeviceMap::text() const {
 }
 
 std::string cpu_tree() {
-  const Topology topology = load();
+  const Topology topology = load_topology(Devices::With);
   std::string text;
   for (const hwloc_obj_type_t type : {HWLOC_OBJ_PACKAGE, HWLOC_OBJ_NUMANODE, HWLOC_OBJ_L3CACHE, HWLOC_OBJ_L2CACHE}) {
     for (hwloc_obj_t o = nullptr; (o = hwloc_get_next_obj_by_type(topology.get(), type, o)) != nullptr;) {
@@ -159,7 +141,7 @@ std::string cpu_tree() {
 }
 
 std::string cpu_relation(const std::string& one, const std::string& other) {
-  const Topology topology = load();
+  const Topology topology = load_topology(Devices::With);
   hwloc_bitmap_t a = hwloc_bitmap_alloc(), b = hwloc_bitmap_alloc();
   hwloc_bitmap_list_sscanf(a, one.c_str());
   hwloc_bitmap_list_sscanf(b, other.c_str());

@@ -20,6 +20,7 @@ struct Constant {
   Origin origin = Origin::Assumed;
   std::string source;  ///< command, citation, or what it was fitted on
 };
+inline Constant assumed(double value, const char* why) { return {value, Origin::Assumed, why}; }
 
 /// Orientation of C[m,n] = A B as a linear layer uses it: forward X W^T (TN), gradient of the input dY W (NN), gradient
 /// of the weight dY^T X (NT, summed into C when accumulating).

@@ -13,7 +13,7 @@
 namespace triax::bench {
 namespace {
 
-using Sizes = std::vector<int64_t>;
+using SizeList = std::vector<int64_t>;
 
 constexpr size_t kBatch = 24;
 constexpr int64_t kMostElements = int64_t{1} << 40;
@@ -21,9 +21,9 @@ constexpr double kWorstBatch_s = 2;  ///< kept free for the batch under way
 
 /// Layers at which points of a plan come: every size of a coarse grid before any that needs a fine one.
 struct Grid {
-  Sizes coarse, fine;
-  Sizes all() const {
-    Sizes both = coarse;
+  SizeList coarse, fine;
+  SizeList all() const {
+    SizeList both = coarse;
     both.insert(both.end(), fine.begin(), fine.end());
     return both;
   }
@@ -72,7 +72,7 @@ const PlanSizes kOfGpu{{{64, 1024, 8192}, {256, 2048, 4096, 16384}},
 const PlanSizes& sizes_for(PlanFor what) { return what == PlanFor::Host ? kOfHost : kOfGpu; }
 
 void add_kernels(std::vector<KernelPoint>& points, DType dtype, const std::vector<const char*>& names,
-                 const Sizes& rows, const Sizes& cols, int64_t most_elements) {
+                 const SizeList& rows, const SizeList& cols, int64_t most_elements) {
   for (const char* name : names) {
     for (const int64_t r : rows) {
       for (const int64_t c : cols) {
@@ -93,8 +93,8 @@ void add_gemms(std::vector<GemmPoint>& points, DType dtype, const Layer& l) {
 }
 
 void add_attention(std::vector<KernelPoint>& points, DType dtype, const std::vector<const char*>& names,
-                   const Sizes& positions, const Sizes& head_dims, int64_t most_elements) {
-  Sizes rows;
+                   const SizeList& positions, const SizeList& head_dims, int64_t most_elements) {
+  SizeList rows;
   for (const int64_t s : positions) rows.push_back(s * s);
   add_kernels(points, dtype, names, rows, head_dims, most_elements);
 }
@@ -120,7 +120,7 @@ std::vector<KernelPoint> kernel_plan(const std::vector<DType>& dtypes, PlanFor w
   const int64_t most = std::min(most_elements, sizes.most_elements);
   std::vector<KernelPoint> points;
   for (const bool coarse : {true, false}) {
-    const auto of = [coarse](const Grid& grid) -> const Sizes& { return coarse ? grid.coarse : grid.fine; };
+    const auto of = [coarse](const Grid& grid) -> const SizeList& { return coarse ? grid.coarse : grid.fine; };
     for (const DType dtype : dtypes) {
       add_kernels(points, dtype,
                   {"layer_norm_forward", "layer_norm_backward", "rms_norm_forward", "rms_norm_backward", "gelu_forward",

@@ -51,7 +51,8 @@ std::vector<int64_t> sizes(int64_t most) {
 }
 
 /// All groups of `size` consecutive ranks at once.
-void measure_groups(const Measuring& m, int size, const std::vector<DType>& dtypes, std::vector<CollectivePoint>& out) {
+void measure_groups_of(const Measuring& m, int size, const std::vector<DType>& dtypes,
+                       std::vector<CollectivePoint>& out) {
   comm::ProcessGrid grid(m.session, m.grid_of(comm::Axis::Tensor, size), m.how.on.groups);
   Arena arena(m.memory(grid));
   const int nodes = nodes_of_group(grid, comm::Axis::Tensor);
@@ -167,7 +168,7 @@ LinkTables measure_links(comm::MpiSession& session, const std::vector<DType>& dt
   const bool several = std::set<int>(grid.nodes().begin(), grid.nodes().end()).size() > 1;
   if (nearest == 1 && several) measure_messages(m, true, tables.collectives);
   for (int size = session.size(); size >= 2; --size) {
-    if (session.size() % size == 0) measure_groups(m, size, dtypes, tables.collectives);
+    if (session.size() % size == 0) measure_groups_of(m, size, dtypes, tables.collectives);
   }
   if (how.on.device == nullptr) tables.queue_s = measure_queue(m, tables.collectives);
   tables.links.push_back(link_of(tables.collectives, nearest, how));

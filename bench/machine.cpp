@@ -11,18 +11,11 @@
 #include <fstream>
 
 #include "base/clock.h"
-#include "base/error.h"
-#include "base/handle.h"
 #include "base/version.h"
+#include "bench/topology.h"
 
 namespace triax::bench {
 namespace {
-
-struct TopologyPolicy {
-  using type = hwloc_topology_t;
-  static type null() noexcept { return nullptr; }
-  static void destroy(type topology) noexcept { hwloc_topology_destroy(topology); }
-};
 
 /// Value of the first line "key : value" of /proc/cpuinfo; empty when there is none.
 std::string cpuinfo(const std::string& key) {
@@ -72,10 +65,7 @@ int allowed_units() {
 }  // namespace
 
 Machine this_machine() {
-  Handle<TopologyPolicy> topology;
-  if (hwloc_topology_init(topology.out()) != 0 || hwloc_topology_load(topology.get()) != 0) {
-    throw RunTimeError("hwloc cannot read this machine's topology");
-  }
+  const Topology topology = load_topology();
   const auto count = [&](hwloc_obj_type_t type) { return std::max(hwloc_get_nbobjs_by_type(topology.get(), type), 0); };
   Machine m;
   m.cpu = cpuinfo("model name");

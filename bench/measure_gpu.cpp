@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "bench/kernel_calls.h"
+#include "bench/timing.h"
 
 namespace triax::bench {
 namespace {
@@ -12,18 +13,13 @@ namespace {
 constexpr int kRepeats = 5;
 constexpr int kLaunches = 500;  // fewer than a stream's queue holds
 
-double slowest(comm::Communicator& world, double mine) {
-  world.all_reduce(Tensor(&mine, DType::Float64, {1}), comm::ReduceOp::Max).wait();
-  return mine;
-}
-
 /// Median over repeats, the first thrown away, of the slowest rank's seconds.
 template <class Once>
 double median_of(comm::Communicator& world, Once once) {
   std::vector<double> times;
   for (int i = 0; i <= kRepeats; ++i) {
     world.barrier();
-    const double time = slowest(world, once());
+    const double time = over_ranks(world, once(), comm::ReduceOp::Max);
     if (i > 0) times.push_back(time);
   }
   return statistics(std::move(times)).median_s;
@@ -43,14 +39,16 @@ CallLimits call_limits(Operands& operands, const TimingOptions& timing, comm::Co
   double rate = 0;
   for (int64_t side = 32; side <= kMostSide; side *= 2) {
     const GemmPoint point{DType::Float32, GemmLayout::TN, false, side, side, side, 0};
-    const double time = slowest(world, time_cases({gemm_call(operands, point)}, few, &world)[0].min_s);
+    const double time =
+        over_ranks(world, time_cases({gemm_call(operands, point)}, few, &world)[0].min_s, comm::ReduceOp::Max);
     rate = std::max(rate, flops_of(point) / time);
     if (time > most_s / kShare) break;
   }
   limits.most_flops = std::max(rate * most_s, 2.0 * 64 * 64 * 64);  // the least of the plan
   for (int64_t n = int64_t{1} << 12; n <= kMostCopy; n *= 16) {
     const KernelPoint point{"copy", DType::Float32, 1, n, 0};
-    const double time = slowest(world, time_cases({kernel_call(operands, point, 1)}, few, &world)[0].min_s);
+    const double time =
+        over_ranks(world, time_cases({kernel_call(operands, point, 1)}, few, &world)[0].min_s, comm::ReduceOp::Max);
     limits.most_elements = static_cast<int64_t>(most_s / kSlowerThanCopy / time * static_cast<double>(n));
     if (time > most_s / kShare) break;
   }

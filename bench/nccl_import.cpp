@@ -17,7 +17,7 @@ namespace triax::bench {
 namespace {
 
 using comm::Operation;
-using Json = nlohmann::json;
+using SortedJson = nlohmann::json;
 
 std::optional<DType> dtype_named(const std::string& name) {
   static const std::map<std::string, DType> kNames{{"float", DType::Float32},     {"double", DType::Float64},
@@ -73,16 +73,16 @@ class Import {
   }
 
   void json(const std::string& all) {
-    Json file;
+    SortedJson file;
     try {
-      file = Json::parse(all);
-    } catch (const Json::exception& error) {
+      file = SortedJson::parse(all);
+    } catch (const SortedJson::exception& error) {
       fail("JSON", error.what());
     }
     if (!file.contains("results") || !file["results"].is_array())
       fail("'results'", "is missing: not a file of nccl-tests -J");
-    const Json config = file.value("config", Json::object());
-    for (const Json& device : config.value("devices", Json::array())) {
+    const SortedJson config = file.value("config", SortedJson::object());
+    for (const SortedJson& device : config.value("devices", SortedJson::array())) {
       add_rank(device.value("group", 0), device.value("hostname", ""));
     }
     ranks_ = std::max(ranks_, file.value("ranks", 0));
@@ -90,7 +90,7 @@ class Import {
       const std::string place = fmt::format("'results[{}]'", i);
       try {
         row(file["results"][i], place);
-      } catch (const Json::exception& error) {
+      } catch (const SortedJson::exception& error) {
         fail(place, error.what());
       }
     }
@@ -132,16 +132,16 @@ class Import {
     add(*number_of(words[0]), words[2], timed(words[5], words[8]), timed(words[9], words[12]), operation_, place);
   }
 
-  static Timed timed(const Json& row, const char* key) {
+  static Timed timed(const SortedJson& row, const char* key) {
     if (!row.contains(key) || !row[key].is_object()) return {};
-    const Json& half = row[key];
+    const SortedJson& half = row[key];
     Timed t;
     t.time_us = half.contains("time") ? half["time"].get<double>() : half.at("cpu_time").get<double>();
     if (half.contains("nwrong") && half["nwrong"].is_number()) t.wrong = half["nwrong"].get<double>();
     return t;
   }
 
-  void row(const Json& row, const std::string& place) {
+  void row(const SortedJson& row, const std::string& place) {
     std::optional<Operation> operation = hints_.operation;
     if (!operation) operation = operation_named(row.value("experiment_name", ""));
     if (row.contains("ranks")) ranks_ = row["ranks"].get<int>();

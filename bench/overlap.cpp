@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "bench/kernel_calls.h"
+#include "bench/timing.h"
 #include "kernels/discrete_device.h"
 
 namespace triax::bench {
@@ -12,8 +13,7 @@ namespace {
 
 /// group: of the host's memory.
 double mean_over(comm::Communicator& group, double mine) {
-  group.all_reduce(Tensor(&mine, DType::Float64, {1}), comm::ReduceOp::Sum).wait();
-  return mine / group.size();
+  return over_ranks(group, mine, comm::ReduceOp::Sum) / group.size();
 }
 
 /// Median over the repeats of what `once` returns, mean over the ranks.

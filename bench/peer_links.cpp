@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "base/clock.h"
+#include "bench/timing.h"
 #include "comm/grid_groups.h"
 
 namespace triax::bench {
@@ -20,12 +21,9 @@ constexpr int kAllRanks = -1;
 int64_t calls_of(int64_t bytes) { return std::clamp<int64_t>(kSampleBytes / bytes, 2, 50); }
 
 /// The value that one rank alone gives.
-double of_one(Communicator& world, double mine) {
-  world.all_reduce(Tensor(&mine, DType::Float64, {1}), comm::ReduceOp::Max).wait();
-  return mine;
-}
+double of_one(Communicator& world, double mine) { return over_ranks(world, mine, comm::ReduceOp::Max); }
 
-Tensor bytes_of(const Buffer& buffer, int64_t bytes) { return buffer.view(DType::UInt8, {bytes}); }
+Tensor bytes_in(const Buffer& buffer, int64_t bytes) { return buffer.view(DType::UInt8, {bytes}); }
 
 // ---- Copies ---------------------------------------------------------------------------------------------------------
 
@@ -43,11 +41,11 @@ class Copies {
     for (Buffer* buffer : {&a_, &b_}) std::memset(buffer->data(), 1, static_cast<size_t>(most));
     if (!far_) return;
     for (Buffer* buffer : {&c_, &d_}) *buffer = far_->allocate(static_cast<size_t>(most), MemoryCategory::Workspace);
-    for (Buffer* buffer : {&c_, &d_}) device_->fill(bytes_of(*buffer, most), 0);
+    for (Buffer* buffer : {&c_, &d_}) device_->fill(bytes_in(*buffer, most), 0);
     device_->synchronize();
   }
   Call call(CopyKind kind, int64_t bytes) {
-    const auto view = [bytes](const Buffer& buffer) { return bytes_of(buffer, bytes); };
+    const auto view = [bytes](const Buffer& buffer) { return bytes_in(buffer, bytes); };
     switch (kind) {
       case CopyKind::ToDevice:
         return [this, view] { device_->start_upload(view(a_), view(c_)); };
@@ -104,7 +102,7 @@ class Wires {
     for (Buffer* buffer : {&out_, &in_}) {
       *buffer = arena_->allocate(static_cast<size_t>(most), MemoryCategory::Workspace);
       if (device_ != nullptr) {
-        device_->fill(bytes_of(*buffer, most), 0);
+        device_->fill(bytes_in(*buffer, most), 0);
       } else {
         std::memset(buffer->data(), 0, static_cast<size_t>(most));
       }
@@ -112,8 +110,8 @@ class Wires {
   }
   Communicator& world() { return *world_; }
   int rank() const { return world_->rank(); }
-  comm::Work send(int to, int64_t bytes) { return way(rank(), to).send(bytes_of(out_, bytes), to, 0); }
-  comm::Work recv(int from, int64_t bytes) { return way(from, rank()).recv(bytes_of(in_, bytes), from, 0); }
+  comm::Work send(int to, int64_t bytes) { return way(rank(), to).send(bytes_in(out_, bytes), to, 0); }
+  comm::Work recv(int from, int64_t bytes) { return way(from, rank()).recv(bytes_in(in_, bytes), from, 0); }
 
   /// Seconds of a call on this rank; the first, which brings the two together, does not count.
   double time(const Call& call, int64_t calls) {

@@ -10,11 +10,10 @@
 namespace triax::bench {
 namespace {
 
-constexpr uint64_t kSeed = 20260101;
+constexpr uint64_t kOrderSeed = 20260101;
 
-double over_ranks(comm::Communicator* group, double mine, comm::ReduceOp op) {
-  if (group != nullptr && group->size() > 1) group->all_reduce(Tensor(&mine, DType::Float64, {1}), op).wait();
-  return mine;
+double over_some(comm::Communicator* group, double mine, comm::ReduceOp op) {
+  return group != nullptr && group->size() > 1 ? over_ranks(*group, mine, op) : mine;
 }
 
 /// Seconds of a call of this rank, while the others do the same.
@@ -28,6 +27,11 @@ double time_calls(const std::function<void()>& call, int64_t calls, const std::f
 }
 
 }  // namespace
+
+double over_ranks(comm::Communicator& group, double mine, comm::ReduceOp op) {
+  group.all_reduce(Tensor(&mine, DType::Float64, {1}), op).wait();
+  return mine;
+}
 
 Statistics statistics(std::vector<double> seconds) {
   Statistics s;
@@ -76,19 +80,19 @@ std::vector<Statistics> time_cases(const std::vector<std::function<void()>>& cal
   std::vector<int64_t> repeats(calls.size(), 1);
   std::vector<std::vector<double>> samples(calls.size());
   bool first = true;
-  for (const std::vector<size_t>& order : random_orders(calls.size(), options.rounds + 1, kSeed)) {
+  for (const std::vector<size_t>& order : random_orders(calls.size(), options.rounds + 1, kOrderSeed)) {
     for (const size_t i : order) {
       if (first) calls[i]();  // loads, compiles, touches memory
       if (first && options.settle) options.settle();
       const double mine = time_calls(calls[i], repeats[i], options.settle, group);
       if (first) {
-        const double slowest = std::max(over_ranks(group, mine, comm::ReduceOp::Max), 1e-9);
+        const double slowest = std::max(over_some(group, mine, comm::ReduceOp::Max), 1e-9);
         const auto wanted = static_cast<int64_t>(std::ceil(options.sample_s / slowest));
         repeats[i] = std::clamp<int64_t>(wanted, 1, options.most_calls);
         continue;
       }
       const double ranks = group != nullptr ? group->size() : 1;
-      samples[i].push_back(over_ranks(group, mine, comm::ReduceOp::Sum) / ranks);
+      samples[i].push_back(over_some(group, mine, comm::ReduceOp::Sum) / ranks);
     }
     first = false;
   }

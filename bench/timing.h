@@ -19,6 +19,9 @@ struct Statistics {
 /// Takes any order. All zero of no samples. The median of an even number is the mean of the two in the middle.
 Statistics statistics(std::vector<double> seconds);
 
+/// One number of every rank, as `op` joins them.
+double over_ranks(comm::Communicator& group, double mine, comm::ReduceOp op);
+
 /// What a table takes of the samples: the median; where they scatter by more than a tenth (cv), other programs had the
 /// cores, which only ever adds, so the shortest.
 double undisturbed_s(const Statistics& time);

@@ -6,7 +6,7 @@
 namespace triax::comm {
 namespace {
 
-constexpr int kTag = 2;
+constexpr int kClockTag = 2;
 
 Tensor one(double& value) { return Tensor(&value, DType::Float64, {1}); }
 
@@ -19,8 +19,8 @@ Reading read_clock_of_rank_0(Communicator& world, const std::function<double()>&
   for (int i = 0; i < rounds; ++i) {
     double theirs = 0;
     double before = clock();
-    world.send(one(before), 0, kTag).wait();
-    world.recv(one(theirs), 0, kTag).wait();
+    world.send(one(before), 0, kClockTag).wait();
+    world.recv(one(theirs), 0, kClockTag).wait();
     const double after = clock();
     if ((after - before) / 2 < best.error_s) best = {(before + after) / 2 - theirs, (after - before) / 2};
   }
@@ -30,9 +30,9 @@ Reading read_clock_of_rank_0(Communicator& world, const std::function<double()>&
 void answer(Communicator& world, int peer, const std::function<double()>& clock, int rounds) {
   for (int i = 0; i < rounds; ++i) {
     double asked = 0;
-    world.recv(one(asked), peer, kTag).wait();
+    world.recv(one(asked), peer, kClockTag).wait();
     double now = clock();
-    world.send(one(now), peer, kTag).wait();
+    world.send(one(now), peer, kClockTag).wait();
   }
 }
 

@@ -4,23 +4,15 @@
 
 #include <charconv>
 #include <chrono>
-#include <sstream>
 #include <thread>
 
 #include "base/philox.h"
+#include "base/split.h"
 
 namespace triax::comm {
 namespace {
 
-std::vector<std::string> split(const std::string& text, char separator) {
-  std::vector<std::string> parts;
-  std::istringstream stream(text);
-  std::string part;
-  while (std::getline(stream, part, separator)) parts.push_back(part);
-  return parts;
-}
-
-[[noreturn]] void refuse(const std::string& rule) {
+[[noreturn]] void refuse_delay(const std::string& rule) {
   throw ConfigError(
       fmt::format("injected delay '{}': expected GROUP:fixed:TIME or GROUP:uniform:LEAST:MOST[:seed=N] with times such "
                   "as 0, 500us, "
@@ -32,7 +24,7 @@ template <class T>
 const char* parse_number(const std::string& text, size_t from, T& value, const std::string& rule) {
   const char* end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data() + from, end, value);
-  if (error != std::errc() || value < 0) refuse(rule);
+  if (error != std::errc() || value < 0) refuse_delay(rule);
   return rest;
 }
 
@@ -42,25 +34,25 @@ double parse_time(const std::string& text, const std::string& rule) {
   if (unit == "us") return value * 1e-6;
   if (unit == "ms") return value * 1e-3;
   if (unit == "s" || (unit.empty() && value == 0)) return value;
-  refuse(rule);
+  refuse_delay(rule);
 }
 
-DelayRule parse_rule(const std::string& text) {
+DelayRule parse_delay(const std::string& text) {
   const std::vector<std::string> parts = split(text, ':');
-  if (parts.size() < 3 || parts[0].empty()) refuse(text);
+  if (parts.size() < 3 || parts[0].empty()) refuse_delay(text);
   DelayRule rule;
   rule.group = parts[0];
   rule.least_s = parse_time(parts[2], text);
   if (parts[1] == "fixed") {
-    if (parts.size() != 3) refuse(text);
+    if (parts.size() != 3) refuse_delay(text);
     rule.most_s = rule.least_s;
     return rule;
   }
-  if (parts[1] != "uniform" || parts.size() < 4 || parts.size() > 5) refuse(text);
+  if (parts[1] != "uniform" || parts.size() < 4 || parts.size() > 5) refuse_delay(text);
   rule.most_s = parse_time(parts[3], text);
-  if (rule.most_s < rule.least_s) refuse(text);
+  if (rule.most_s < rule.least_s) refuse_delay(text);
   if (parts.size() == 5) {
-    if (parts[4].rfind("seed=", 0) != 0 || *parse_number(parts[4], 5, rule.seed, text) != '\0') refuse(text);
+    if (parts[4].rfind("seed=", 0) != 0 || *parse_number(parts[4], 5, rule.seed, text) != '\0') refuse_delay(text);
   }
   return rule;
 }
@@ -69,7 +61,7 @@ DelayRule parse_rule(const std::string& text) {
 
 std::vector<DelayRule> parse_delay_spec(const std::string& spec) {
   std::vector<DelayRule> rules;
-  for (const std::string& text : split(spec, ',')) rules.push_back(parse_rule(text));
+  for (const std::string& text : split(spec, ',')) rules.push_back(parse_delay(text));
   return rules;
 }
 

@@ -12,6 +12,9 @@ namespace triax::comm {
 
 class Progress;
 
+/// In a root's place: the result is every rank's.
+inline constexpr int kEveryRank = -1;
+
 /// Who belongs to a group and how long it waits for them.
 struct GroupInfo {
   std::string name;

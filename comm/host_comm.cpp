@@ -4,14 +4,10 @@
 
 #include "comm/copy_bytes.h"
 #include "comm/reduce_kernels.h"
+#include "comm/tensor_bytes.h"
 
 namespace triax::comm {
 namespace {
-
-constexpr int kEveryRank = -1;
-
-std::byte* bytes_of(const Tensor& t) { return static_cast<std::byte*>(t.data()); }
-int64_t width(DType dtype) { return static_cast<int64_t>(size_of(dtype)); }
 
 bool overlap(const Tensor& a, const Tensor& b) {
   return bytes_of(a) < bytes_of(b) + b.bytes() && bytes_of(b) < bytes_of(a) + a.bytes();

@@ -7,24 +7,14 @@
 #include "comm/copy_bytes.h"
 #include "comm/mpi_check.h"
 #include "comm/reduce_kernels.h"
+#include "comm/tensor_bytes.h"
 
 namespace triax::comm {
 namespace {
 
-constexpr int kEveryRank = -1;
 constexpr int64_t kSmallBytes = 4096;                 // up to here everybody sends all to all
 constexpr int kSmallRanks = 16;                       // ... in groups of at most this size
 constexpr int64_t kScratchBytes = int64_t{16} << 20;  // of the inputs of one reduction step
-
-std::byte* bytes_of(const Tensor& t) { return static_cast<std::byte*>(t.data()); }
-int64_t width(DType dtype) { return static_cast<int64_t>(size_of(dtype)); }
-
-MpiComm duplicate(MPI_Comm comm) {
-  MpiComm copy;
-  TRIAX_MPI(MPI_Comm_dup(comm, copy.out()));
-  TRIAX_MPI(MPI_Comm_set_errhandler(copy.get(), MPI_ERRORS_RETURN));
-  return copy;
-}
 
 }  // namespace
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "comm/mpi_check.h"
+#include "comm/tensor_bytes.h"
 
 namespace triax::comm {
 namespace {
@@ -30,7 +31,7 @@ class Message final : public Work::State {
 
   void start(Tensor t, int tag, MPI_Comm comm) {
     bytes_ = t.bytes();
-    auto* data = static_cast<std::byte*>(t.data());
+    auto* data = bytes_of(t);
     int64_t left = t.bytes();
     first_ = start_piece(data, std::min(left, kMessageBytes), tag, comm);
     while ((left -= kMessageBytes) > 0) {
@@ -95,6 +96,13 @@ class Message final : public Work::State {
 };
 
 }  // namespace
+
+MpiComm duplicate(MPI_Comm comm) {
+  MpiComm copy;
+  TRIAX_MPI(MPI_Comm_dup(comm, copy.out()));
+  TRIAX_MPI(MPI_Comm_set_errhandler(copy.get(), MPI_ERRORS_RETURN));
+  return copy;
+}
 
 MpiGroup::MpiGroup(MpiComm comm, GroupInfo group) : group_(std::move(group)), messages_(std::move(comm)) {
   TRIAX_MPI(MPI_Comm_set_errhandler(messages_.get(), MPI_ERRORS_RETURN));

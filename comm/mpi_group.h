@@ -19,6 +19,9 @@ struct MpiCommPolicy {
 };
 using MpiComm = Handle<MpiCommPolicy>;
 
+/// Collective over `comm`: the same ranks in a tag space of their own, errors returned.
+MpiComm duplicate(MPI_Comm comm);
+
 /// Bytes of one MPI message: its counts are int.
 inline constexpr int64_t kMessageBytes = int64_t{1} << 30;
 

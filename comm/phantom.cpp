@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "comm/copy_bytes.h"
+#include "comm/tensor_bytes.h"
 
 namespace triax::comm {
 namespace {
@@ -24,8 +25,6 @@ void make_zero(std::byte* begin, size_t size_bytes) {
   std::memset(begin, 0, head);
   std::memset(begin + head + pages, 0, size_bytes - head - pages);
 }
-
-std::byte* bytes_of(const Tensor& t) { return static_cast<std::byte*>(t.data()); }
 
 /// The piece of `in` that begins at byte `from`, to byte `to` of `out`.
 void copy_piece(Tensor out, int64_t to, Tensor in, int64_t from, int64_t bytes) {

@@ -16,9 +16,9 @@
 namespace triax::parallel {
 namespace {
 
-constexpr std::array<const char*, 16> kNames{"F",    "I",           "W",      "B",          "R",      "LOAD",
-                                             "OPT",  "REDUCE_GRAD", "GATHER", "GATHER_MSG", "SUM_TP", "SUM_TIED",
-                                             "NORM", "P2P",         "BYTES",  "BANDWIDTH"};
+constexpr std::array<const char*, 16> kCostNames{"F",    "I",           "W",      "B",          "R",      "LOAD",
+                                                 "OPT",  "REDUCE_GRAD", "GATHER", "GATHER_MSG", "SUM_TP", "SUM_TIED",
+                                                 "NORM", "P2P",         "BYTES",  "BANDWIDTH"};
 using Values = std::map<std::string, std::vector<double>>;
 
 double parse_value(const std::string& word, const std::string& text) {
@@ -42,9 +42,9 @@ Values parse_words(const std::string& text) {
     if (const size_t equals = word.find('='); equals != std::string::npos) {
       name = word.substr(0, equals);
       word.erase(0, equals + 1);
-      if (std::find(kNames.begin(), kNames.end(), name) == kNames.end()) {
+      if (std::find(kCostNames.begin(), kCostNames.end(), name) == kCostNames.end()) {
         throw ConfigError(
-            fmt::format("--cost {}: \"{}\" is no cost; known are {}", text, name, fmt::join(kNames, ", ")));
+            fmt::format("--cost {}: \"{}\" is no cost; known are {}", text, name, fmt::join(kCostNames, ", ")));
       }
       values[name].clear();
     } else if (name.empty()) {

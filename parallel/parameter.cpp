@@ -2,17 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <utility>
 
 #include "base/philox.h"
 
 namespace triax::parallel {
 namespace {
-
-int64_t product(const std::vector<int64_t>& shape) {
-  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
-}
 
 Tensor shaped(Tensor flat, const Parameter& p) {
   return p.local_shape.size() == 2 ? flat.reshape({p.local_shape[0], p.local_shape[1]}) : flat;
@@ -52,7 +47,7 @@ int64_t Parameter::true_numel() const {
 int64_t Parameter::global_index(int64_t i) const {
   if (spec.cut_dim <= 0) {
     // Cut along the first dimension, or not at all: local rows are a contiguous run of global rows.
-    const int64_t row_size = product(spec.global_shape) / spec.global_shape[0];
+    const int64_t row_size = elements_of(spec.global_shape) / spec.global_shape[0];
     return spec.begin * row_size + i;
   }
   const int64_t cols = local_shape[1];
@@ -71,7 +66,7 @@ size_t ParameterStore::add(std::vector<Parameter> group) {
   for (Parameter& p : group) {
     p.unit = unit;
     p.offset = numel_;
-    p.numel = product(p.local_shape);
+    p.numel = elements_of(p.local_shape);
     numel_ += p.numel;
     parameters_.push_back(std::move(p));
   }

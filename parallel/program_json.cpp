@@ -13,12 +13,12 @@
 namespace triax::parallel {
 namespace {
 
-const char* name_of(Effect effect) {
+const char* effect_name(Effect effect) {
   constexpr std::array<const char*, 3> kNames{"alloc", "use", "free"};
   return kNames[static_cast<size_t>(effect)];
 }
 
-const char* name_of(Stream stream) {
+const char* stream_name(Stream stream) {
   constexpr std::array<const char*, 5> kNames{"compute", "tp", "dp", "pp", "host"};
   return kNames[static_cast<size_t>(stream)];
 }
@@ -38,7 +38,7 @@ std::string op_json(const Program& program, const MemoryRules& rules, const Depe
   const Op& op = program.positions[static_cast<size_t>(ref.position)][static_cast<size_t>(ref.index)];
   std::string text = fmt::format("{{\"name\":\"{}\",\"kind\":\"{}\",\"chunk\":{},\"micro_batch\":{},\"stream\":\"{}\"",
                                  text_of(program.layers, ref.position, op), name_of(op.kind), op.chunk, op.micro_batch,
-                                 name_of(op.stream));
+                                 stream_name(op.stream));
   if (op.match >= 0) {
     text += fmt::format(",\"peer\":{},\"match\":{}", (ref.position + op.peer_offset) % program.pipeline, op.match);
   }
@@ -53,7 +53,7 @@ std::string op_json(const Program& program, const MemoryRules& rules, const Depe
   separator = "";
   for (const MemoryEffect& e : rules.effects(ref.position, op)) {
     text += fmt::format("{}{{\"effect\":\"{}\",\"tensor\":\"{}\",\"stage\":{},\"micro_batch\":{}}}", separator,
-                        name_of(e.effect), name_of(e.tensor), program.layers.virtual_stage(ref.position, e.chunk),
+                        effect_name(e.effect), name_of(e.tensor), program.layers.virtual_stage(ref.position, e.chunk),
                         e.micro_batch);
     separator = ",";
   }

@@ -17,9 +17,9 @@ struct Place {
   bool found() const { return position >= 0; }
 };
 
-class Walk {
+class PathWalk {
  public:
-  explicit Walk(const SimulatedStep& step) : step_(step) {
+  explicit PathWalk(const SimulatedStep& step) : step_(step) {
     for (int i = 0; i < step.program.pipeline; ++i) {
       const auto& ops = step.program.positions[static_cast<size_t>(i)];
       for (int k = 0; k < static_cast<int>(ops.size()); ++k) {
@@ -132,6 +132,6 @@ int64_t CriticalPath::total_ps() const {
                          [](int64_t sum, const PathShare& share) { return sum + share.ps; });
 }
 
-CriticalPath critical_path(const SimulatedStep& step) { return Walk(step).run(); }
+CriticalPath critical_path(const SimulatedStep& step) { return PathWalk(step).run(); }
 
 }  // namespace triax::plan

@@ -11,7 +11,7 @@
 namespace triax::plan {
 namespace {
 
-double value_of(const std::map<std::string, bench::Constant>& constants, const char* name, double otherwise) {
+double constant_of(const std::map<std::string, bench::Constant>& constants, const char* name, double otherwise) {
   const auto found = constants.find(name);
   return found == constants.end() ? otherwise : found->second.value;
 }
@@ -98,11 +98,11 @@ DeviceTimes::DeviceTimes(const bench::Hardware& hardware, DType dtype)
   if (size_of(dtype) == 1) wide_flops = per_s("gemm");
   gemm_floor_s = floor_s("gemm");
   gemm_bytes_per_s = h.constants.at("gemm_bytes_per_s").value;
-  weight_gradient = value_of(h.constants, "weight_gradient_slowdown", 1);
-  multiprocessors = value_of(h.constants, "multiprocessors", 0);
-  small_tile_share = value_of(h.constants, "small_tile_share", 1);
-  split_depth = value_of(h.constants, "split_depth", 0);
-  unaligned_share = value_of(h.constants, "unaligned_share", 1);
+  weight_gradient = constant_of(h.constants, "weight_gradient_slowdown", 1);
+  multiprocessors = constant_of(h.constants, "multiprocessors", 0);
+  small_tile_share = constant_of(h.constants, "small_tile_share", 1);
+  split_depth = constant_of(h.constants, "split_depth", 0);
+  unaligned_share = constant_of(h.constants, "unaligned_share", 1);
   memory_bytes_per_s = per_s("norm");
   score_bytes_per_s = memory_bytes_per_s;
   kernel_floor_s = floor_s("norm");

@@ -12,16 +12,13 @@
 namespace triax::plan {
 namespace {
 
+using bench::assumed;
 using bench::Constant;
 using bench::Hardware;
 using bench::Link;
 using bench::Origin;
 
-constexpr double kTera = 1e12;
-constexpr double kGiga = 1e9;
-
 Constant published(double value, const char* source) { return {value, Origin::Published, source}; }
-Constant assumed(double value, const char* why) { return {value, Origin::Assumed, why}; }
 
 constexpr const char* kNcclModel = "NCCL's tuning table (src/graph/tuning.cc), LL128";
 constexpr const char* kCalculonOverlap = "Calculon's system files (arXiv 2305.18068): share of the SMs that NCCL takes";

@@ -96,7 +96,7 @@ std::string summary_text(const RehearsalReport& report) {
       loss_text(report));
 }
 
-std::string layers_text(const parallel::LayerMap& map, int position) {
+std::string short_layers(const parallel::LayerMap& map, int position) {
   std::vector<std::string> parts;
   for (int chunk = 0; chunk < map.chunks; ++chunk) {
     const parallel::LayerRange& range = map.layers(position, chunk);
@@ -127,7 +127,7 @@ std::string memory_table(const RehearsalReport& report) {
     const auto peak = [&](MemoryCategory c) { return static_cast<double>(ledger.peak[static_cast<size_t>(c)]) / kGiB; };
     fmt::format_to(std::back_inserter(text),
                    "  {:>5} {:<22} {:>12} {:>9.2f} {:>9.2f} {:>9.2f} {:>11.2f} {:>9.2f} {:>7.2f} {:>8.2f}\n",
-                   stage.position, layers_text(map, stage.position), stage.forecast.parameters,
+                   stage.position, short_layers(map, stage.position), stage.forecast.parameters,
                    peak(MemoryCategory::Parameters), peak(MemoryCategory::Gradients), peak(MemoryCategory::Optimizer),
                    peak(MemoryCategory::Activations), peak(MemoryCategory::Communication),
                    peak(MemoryCategory::Workspace) + peak(MemoryCategory::Staging),

@@ -5,10 +5,9 @@
 namespace triax::plan {
 namespace {
 
+using bench::assumed;
 using bench::Constant;
 using bench::Origin;
-
-Constant assumed(double value, const char* why) { return {value, Origin::Assumed, why}; }
 
 Software triax() {
   Software s;

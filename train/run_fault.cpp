@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/split.h"
 #include "io/options/values.h"
 
 namespace triax::train {
@@ -25,7 +26,7 @@ constexpr std::array kKinds{"kill", "stop", "exit", "throw", "hang", "segv"};
 constexpr std::array kPhases{"start",  "load",      "data",   "forward", "backward", "message",
                              "reduce", "optimizer", "report", "save",    "finish"};
 
-[[noreturn]] void refuse(const std::string& part) {
+[[noreturn]] void refuse_run_fault(const std::string& part) {
   throw ConfigError(fmt::format(
       "--inject {}: expected fault:KIND:PHASE[:RANK[:STEP[:N]]], KIND one of kill, stop, exit, throw, hang, "
       "segv, PHASE one of start, load, data, forward, backward, message, reduce, optimizer, report, save, "
@@ -36,15 +37,8 @@ constexpr std::array kPhases{"start",  "load",      "data",   "forward", "backwa
 template <class Names>
 size_t index_of(const Names& names, const std::string& word, const std::string& part) {
   const auto found = std::find(names.begin(), names.end(), word);
-  if (found == names.end()) refuse(part);
+  if (found == names.end()) refuse_run_fault(part);
   return static_cast<size_t>(found - names.begin());
-}
-
-std::vector<std::string> split(const std::string& part) {
-  std::istringstream stream(part);
-  std::vector<std::string> words;
-  for (std::string word; std::getline(stream, word, ':');) words.push_back(word);
-  return words;
 }
 
 std::optional<FaultPhase> phase_of(parallel::OpKind kind) {
@@ -70,7 +64,7 @@ RunFault::RunFault(const std::string& inject, int rank, int world_size) {
   std::set<std::string> struck;  // kind of part and rank
   for (std::string part; std::getline(parts, part, ',');) {
     if (!is_run_fault(part)) continue;
-    const std::vector<std::string> words = split(part);
+    const std::vector<std::string> words = split(part, ':');
     const bool slow = part.starts_with(kSlow);
     const size_t at = slow ? 1 : 3;
     const std::string of = words.size() > at ? words[at] : "0";
@@ -87,14 +81,14 @@ RunFault::RunFault(const std::string& inject, int rank, int world_size) {
 }
 
 void RunFault::read_fault(const std::string& part, int rank) {
-  const std::vector<std::string> words = split(part);
-  if (words.size() < 3 || words.size() > 6) refuse(part);
+  const std::vector<std::string> words = split(part, ':');
+  if (words.size() < 3 || words.size() > 6) refuse_run_fault(part);
   const auto kind = static_cast<FaultKind>(index_of(kKinds, words[1], part));
   const auto phase = static_cast<FaultPhase>(index_of(kPhases, words[2], part));
   std::array<int64_t, 3> numbers{0, 1, 1};
   for (size_t i = 3; i < words.size(); ++i) {
     const std::optional<int64_t> value = io::parse_integer(words[i]);
-    if (!value || *value < (i == 3 ? 0 : 1)) refuse(part);
+    if (!value || *value < (i == 3 ? 0 : 1)) refuse_run_fault(part);
     numbers[i - 3] = *value;
   }
   if (numbers[0] != rank) return;
@@ -106,7 +100,7 @@ void RunFault::read_fault(const std::string& part, int rank) {
 }
 
 void RunFault::read_slowness(const std::string& part, int rank) {
-  const std::vector<std::string> words = split(part);
+  const std::vector<std::string> words = split(part, ':');
   const std::optional<int64_t> slow = words.size() == 3 ? io::parse_integer(words[1]) : std::nullopt;
   const std::optional<double> ms = words.size() == 3 ? io::parse_real(words[2]) : std::nullopt;
   if (!slow || *slow < 0 || !ms || *ms < 0) {

@@ -6,38 +6,31 @@
 #include <chrono>
 #include <csignal>
 #include <memory>
-#include <sstream>
 #include <thread>
 #include <vector>
 
 #include "base/error.h"
+#include "base/split.h"
 #include "io/options/values.h"
 
 namespace triax::train {
 namespace {
 
-[[noreturn]] void refuse(const std::string& part) {
+[[noreturn]] void refuse_save_fault(const std::string& part) {
   throw ConfigError(
       fmt::format("--inject {}: expected kill-save:POINT[:RANK[:N]] with a point from 1 to {}, slow-save:SECONDS, or "
                   "disk-full:BYTES",
                   part, io::kSavePoints));
 }
 
-std::vector<std::string> split(const std::string& text, char by) {
-  std::istringstream stream(text);
-  std::vector<std::string> words;
-  for (std::string word; std::getline(stream, word, by);) words.push_back(word);
-  return words;
-}
-
 io::SaveHook kill(const std::string& part, const std::vector<std::string>& words, int rank) {
   int64_t numbers[3] = {0, 0, 1};
   for (size_t i = 1; i < words.size(); ++i) {
     const std::optional<int64_t> value = io::parse_integer(words[i]);
-    if (!value || i > 3) refuse(part);
+    if (!value || i > 3) refuse_save_fault(part);
     numbers[i - 1] = *value;
   }
-  if (numbers[0] < 1 || numbers[0] > io::kSavePoints || numbers[2] < 1) refuse(part);
+  if (numbers[0] < 1 || numbers[0] > io::kSavePoints || numbers[2] < 1) refuse_save_fault(part);
   if (numbers[1] != rank) return {};
   const auto point = static_cast<io::SavePoint>(numbers[0] - 1);
   const auto left = std::make_shared<int64_t>(numbers[2]);
@@ -57,13 +50,13 @@ io::SaveHook make_save_fault(const std::string& inject, int rank) {
   for (const std::string& part : split(inject, ',')) {
     if (!is_save_fault(part)) continue;
     const std::vector<std::string> words = split(part, ':');
-    if (words.size() < 2) refuse(part);
+    if (words.size() < 2) refuse_save_fault(part);
     if (words[0] == "kill-save") {
       hook = kill(part, words, rank);
       continue;
     }
     const std::optional<double> value = io::parse_real(words[1]);
-    if (!value || *value < 0 || words.size() > 2) refuse(part);
+    if (!value || *value < 0 || words.size() > 2) refuse_save_fault(part);
     if (words[0] == "slow-save") {
       const std::chrono::duration<double> pause(*value);
       hook = [pause](io::SavePoint at) {

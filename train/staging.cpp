@@ -25,9 +25,9 @@ struct Position {
 };
 
 /// The executor's rules without time: does the program end with `staged` buffers?
-class Rehearsal {
+class StagingRehearsal {
  public:
-  Rehearsal(const parallel::Program& program, ReceiveAhead ahead, size_t staged)
+  StagingRehearsal(const parallel::Program& program, ReceiveAhead ahead, size_t staged)
       : program_(program), ahead_(ahead), staged_(staged), positions_(program.positions.size()) {
     for (size_t i = 0; i < positions_.size(); ++i) {
       for (const Op& op : program.positions[i]) {
@@ -85,7 +85,7 @@ class Rehearsal {
 int staging_buffers(const parallel::Program& program, ReceiveAhead ahead) {
   const int most = std::max(2, program.chunks * program.num_micro_batches);
   for (int staged = 2; staged <= most; ++staged) {
-    if (Rehearsal(program, ahead, static_cast<size_t>(staged)).ends()) return staged;
+    if (StagingRehearsal(program, ahead, static_cast<size_t>(staged)).ends()) return staged;
   }
   return 0;
 }

@@ -11,7 +11,7 @@ namespace {
 constexpr size_t kMostNamed = 8;
 
 /// The lower one of an even number: with two peers the slower is compared with the faster.
-double median(std::vector<double> values) {
+double lower_median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
@@ -33,7 +33,7 @@ double StragglerWatch::peers_median(size_t rank, const std::vector<double>& mean
   for (size_t r = 0; r < mean_s.size(); ++r) {
     if (comm::coord_of(shape_, static_cast<int>(r)).pipeline == position) peers.push_back(mean_s[r]);
   }
-  return median(peers.size() > 1 ? peers : mean_s);
+  return lower_median(peers.size() > 1 ? peers : mean_s);
 }
 
 std::string StragglerWatch::add(int64_t iteration, std::span<const RankReport> reports) {

@@ -4,17 +4,13 @@
 #include <array>
 
 #include "comm/copy_bytes.h"
+#include "comm/tensor_bytes.h"
 
 namespace triax::comm {
 namespace {
 
 constexpr int64_t kBlockBytes = int64_t{16} << 20;  ///< of the buffer that one run of a plan goes through
 constexpr size_t kMostKnown = 256;                  ///< plans kept
-
-int64_t width(DType dtype) { return static_cast<int64_t>(size_of(dtype)); }
-std::byte* at(const Tensor& t, int64_t element) {
-  return static_cast<std::byte*>(t.data()) + element * width(t.dtype());
-}
 
 }  // namespace
 
@@ -98,7 +94,7 @@ void AlgorithmCommunicator::gather_pieces(Tensor in, Tensor out, const Pieces& p
   ensure(in.contiguous() && out.contiguous() && in.dtype() == out.dtype() && pieces.ranks() == size() &&
              in.numel() == pieces.count(rank()) && out.numel() == pieces.total(),
          "all_gather: out holds the pieces of all ranks, contiguous and of one dtype");
-  if (runner_.moves()) copy_bytes(at(out.flat(), pieces.begin(rank())), at(in, 0), in.bytes());
+  if (runner_.moves()) copy_bytes(bytes_at(out.flat(), pieces.begin(rank())), bytes_at(in, 0), in.bytes());
   counts_.clear();
   for (int r = 0; r < size(); ++r) counts_.push_back(pieces.count(r));
   runner_.run(plan_for(Operation::AllGather, counts_), out.flat(), ReduceOp::Sum);
@@ -142,11 +138,12 @@ void AlgorithmCommunicator::scatter_block(Tensor in, Tensor out, const Pieces& p
   int64_t filled = 0;
   for (int r = 0; r < size() && runner_.moves(); ++r) {
     const int64_t count = counts_[static_cast<size_t>(r)];
-    copy_bytes(at(block, filled), at(in, pieces.begin(r) + begin), count * unit);
+    copy_bytes(bytes_at(block, filled), bytes_at(in, pieces.begin(r) + begin), count * unit);
     filled += count;
   }
   runner_.run(plan_for(Operation::ReduceScatter, counts_), block, op);
-  if (runner_.moves()) copy_bytes(at(out, begin), at(block, own), counts_[static_cast<size_t>(rank())] * unit);
+  if (runner_.moves())
+    copy_bytes(bytes_at(out, begin), bytes_at(block, own), counts_[static_cast<size_t>(rank())] * unit);
 }
 
 }  // namespace triax::comm

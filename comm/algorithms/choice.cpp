@@ -31,22 +31,22 @@ std::optional<Algorithm> algorithm_named(const std::string& name) {
   return std::nullopt;
 }
 
-[[noreturn]] void refuse(const std::string& why) {
+[[noreturn]] void refuse_algorithm(const std::string& why) {
   throw ConfigError(
       fmt::format("{}; use GROUP=ALGORITHM[,...] or one ALGORITHM for all groups, for example dp=ring,tp=library; "
                   "groups: {}; algorithms: {}",
                   why, fmt::join(group_names(), ", "), fmt::join(algorithm_names(), ", ")));
 }
 
-std::pair<std::string, Algorithm> parse_rule(const std::string& rule) {
+std::pair<std::string, Algorithm> parse_choice(const std::string& rule) {
   const size_t equals = rule.find('=');
   const std::string group = equals == std::string::npos ? "all" : rule.substr(0, equals);
   const std::string name = equals == std::string::npos ? rule : rule.substr(equals + 1);
   const std::optional<Algorithm> algorithm = algorithm_named(name);
-  if (!algorithm) refuse(fmt::format("there is no algorithm '{}'", name));
+  if (!algorithm) refuse_algorithm(fmt::format("there is no algorithm '{}'", name));
   const std::vector<std::string>& groups = group_names();
   if (std::find(groups.begin(), groups.end(), group) == groups.end()) {
-    refuse(fmt::format("there is no group '{}'", group));
+    refuse_algorithm(fmt::format("there is no group '{}'", group));
   }
   return {group, *algorithm};
 }
@@ -95,11 +95,11 @@ Algorithm CollectiveOptions::of(const std::string& group) const {
 CollectiveOptions parse_collective_algorithms(const std::string& spec, SumOrder order) {
   CollectiveOptions options;
   options.order = order;
-  if (!spec.empty() && spec.back() == ',') refuse("the last rule is empty");
+  if (!spec.empty() && spec.back() == ',') refuse_algorithm("the last rule is empty");
   std::istringstream stream(spec);
   std::string rule;
   while (std::getline(stream, rule, ',')) {
-    options.rules.push_back(parse_rule(rule));
+    options.rules.push_back(parse_choice(rule));
     if (order == SumOrder::Ranks && options.rules.back().second == Algorithm::Library) {
       throw ConfigError(
           fmt::format("--fixed-reduction-order true: the library of --collective-algorithm {} sums in an order of its "

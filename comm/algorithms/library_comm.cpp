@@ -8,21 +8,13 @@
 #include "comm/copy_bytes.h"
 #include "comm/mpi_check.h"
 #include "comm/reduce_kernels.h"
+#include "comm/tensor_bytes.h"
 
 namespace triax::comm {
 namespace {
 
 constexpr std::array<DType, 6> kReducible{DType::Float64, DType::Float32, DType::BFloat16,
                                           DType::Float16, DType::Int32,   DType::Int64};
-
-int64_t width(DType dtype) { return static_cast<int64_t>(size_of(dtype)); }
-
-MpiComm duplicate(MPI_Comm comm) {
-  MpiComm copy;
-  TRIAX_MPI(MPI_Comm_dup(comm, copy.out()));
-  TRIAX_MPI(MPI_Comm_set_errhandler(copy.get(), MPI_ERRORS_RETURN));
-  return copy;
-}
 
 /// inout = in op inout, as MPI wants it.
 template <DType dtype, ReduceOp op>
@@ -137,7 +129,7 @@ Work LibraryCommunicator::all_gather_v(Tensor in, Tensor out, std::span<const in
     begin += count;
   }
   ensure(begin == out.numel(), "all_gather: out holds the pieces of all ranks");
-  auto* own = static_cast<std::byte*>(out.data()) + begins_[static_cast<size_t>(rank())] / scale * unit;
+  auto* own = bytes_of(out) + begins_[static_cast<size_t>(rank())] / scale * unit;
   if (in.data() != own) copy_bytes(own, static_cast<const std::byte*>(in.data()), in.bytes());
   MPI_Request request = MPI_REQUEST_NULL;
   TRIAX_MPI(MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, out.data(), counts_.data(), begins_.data(),
@@ -158,7 +150,7 @@ Work LibraryCommunicator::reduce_scatter_v(Tensor in, Tensor out, std::span<cons
   counts_.clear();
   for (const int64_t count : counts) counts_.push_back(count_of(count));
   const auto* first = static_cast<const std::byte*>(in.data());
-  auto* to = static_cast<std::byte*>(out.data());
+  auto* to = bytes_of(out);
   // MPI's buffers must not overlap.
   const bool overlapping = to < first + in.bytes() && first < to + out.bytes();
   if (overlapping && static_cast<int64_t>(copy_.size_bytes()) < out.bytes()) {
@@ -188,7 +180,7 @@ Work LibraryCommunicator::all_to_all(Tensor in, Tensor out) {
              in.numel() % size() == 0,
          "all_to_all: in and out alike, contiguous, cut into equal pieces");
   const auto* first = static_cast<const std::byte*>(in.data());
-  auto* to = static_cast<std::byte*>(out.data());
+  auto* to = bytes_of(out);
   const bool overlapping = to < first + in.bytes() && first < to + out.bytes();
   const int64_t scale = type_of(in.dtype()) == MPI_BYTE ? width(in.dtype()) : 1;
   const int count = count_of(in.numel() / size() * scale);

@@ -4,17 +4,13 @@
 #include <array>
 
 #include "comm/reduce_kernels.h"
+#include "comm/tensor_bytes.h"
 
 namespace triax::comm {
 namespace {
 
 /// Chunks of one transfer at most: a shared ring of notices holds four times as many (comm/host_messages.h).
 constexpr int64_t kMostChunks = 256;
-
-int64_t width(DType dtype) { return static_cast<int64_t>(size_of(dtype)); }
-std::byte* at(const Tensor& t, int64_t element) {
-  return static_cast<std::byte*>(t.data()) + element * width(t.dtype());
-}
 
 }  // namespace
 
@@ -107,7 +103,7 @@ void PlanRunner::receive_sum(const Transfer& t, const Tensor& buffer, ReduceOp o
   for (int64_t begin = t.begin; begin < t.end; begin += chunk, half ^= 1) {
     if (begin + chunk < t.end) post(begin + chunk, half ^ 1);
     works[half].wait();
-    std::byte* sum = at(buffer, begin);
+    std::byte* sum = bytes_at(buffer, begin);
     const std::array<const std::byte*, 2> inputs{sum, halves + static_cast<int64_t>(half) * half_bytes};
     reduce_buffers(dtype, op, inputs, {&sum, 1}, size_at(begin));
   }
@@ -129,7 +125,7 @@ void PlanRunner::sum_inputs(const Transfer& t, const Tensor& buffer, ReduceOp op
   receiving_.clear();
   const int64_t bytes = t.size() * width(buffer.dtype());
   std::byte* slots = scratch(bytes * group_.size);
-  std::byte* sum = at(buffer, t.begin);
+  std::byte* sum = bytes_at(buffer, t.begin);
   sources_.clear();
   for (int r = 0; r < group_.size; ++r) sources_.push_back(r == group_.rank ? sum : slots + bytes * r);
   reduce_buffers(buffer.dtype(), op, sources_, {&sum, 1}, t.size());

@@ -1,15 +1,12 @@
 #include "comm/cuda/nccl_comm.h"
 
 #include "comm/cuda/nccl_check.h"
+#include "comm/tensor_bytes.h"
 
 namespace triax::comm {
 namespace {
 
 size_t count(const Tensor& t) { return static_cast<size_t>(t.numel()); }
-
-std::byte* at(const Tensor& t, int64_t element) {
-  return static_cast<std::byte*>(t.data()) + element * static_cast<int64_t>(size_of(t.dtype()));
-}
 
 void check_pair(const char* operation, const Tensor& in, const Tensor& out) {
   if (!in.contiguous() || !out.contiguous() || in.dtype() != out.dtype()) {
@@ -72,7 +69,7 @@ Work NcclCommunicator::all_gather_v(Tensor in, Tensor out, std::span<const int64
       int64_t begin = 0;
       for (int r = 0; r < size(); ++r) {
         const int64_t n = counts[static_cast<size_t>(r)];
-        const ncclResult_t status = ncclBroadcast(r == rank() ? in.data() : at(out, begin), at(out, begin),
+        const ncclResult_t status = ncclBroadcast(r == rank() ? in.data() : bytes_at(out, begin), bytes_at(out, begin),
                                                   static_cast<size_t>(n), nccl_type(in.dtype()), r, comm, stream);
         noted(status, "ncclBroadcast");
         begin += n;
@@ -100,9 +97,9 @@ Work NcclCommunicator::reduce_scatter_v(Tensor in, Tensor out, std::span<const i
       int64_t begin = 0;
       for (int r = 0; r < size(); ++r) {
         const int64_t n = counts[static_cast<size_t>(r)];
-        void* const to = r == rank() ? out.data() : at(in, begin);
-        const ncclResult_t status =
-            ncclReduce(at(in, begin), to, static_cast<size_t>(n), nccl_type(in.dtype()), nccl_op(op), r, comm, stream);
+        void* const to = r == rank() ? out.data() : bytes_at(in, begin);
+        const ncclResult_t status = ncclReduce(bytes_at(in, begin), to, static_cast<size_t>(n), nccl_type(in.dtype()),
+                                               nccl_op(op), r, comm, stream);
         noted(status, "ncclReduce");
         begin += n;
       }
@@ -127,9 +124,9 @@ Work NcclCommunicator::all_to_all(Tensor in, Tensor out) {
     return grouped([&] {
       for (int r = 0; r < size(); ++r) {
         const auto n = static_cast<size_t>(piece);
-        ncclResult_t status = ncclSend(at(in, r * piece), n, nccl_type(in.dtype()), r, comm, stream);
+        ncclResult_t status = ncclSend(bytes_at(in, r * piece), n, nccl_type(in.dtype()), r, comm, stream);
         noted(status, "ncclSend");
-        status = ncclRecv(at(out, r * piece), n, nccl_type(in.dtype()), r, comm, stream);
+        status = ncclRecv(bytes_at(out, r * piece), n, nccl_type(in.dtype()), r, comm, stream);
         noted(status, "ncclRecv");
       }
     });

@@ -1,18 +1,12 @@
 #include "io/checkpoint/box.h"
 
 #include <algorithm>
-#include <functional>
-#include <numeric>
 
 #include "base/error.h"
 
 namespace triax::io {
 
 int64_t columns_of(const std::vector<int64_t>& global_shape) { return global_shape.size() == 2 ? global_shape[1] : 1; }
-
-int64_t numel_of(const std::vector<int64_t>& shape) {
-  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
-}
 
 std::vector<PlacedBox> boxes_of(const parallel::ShardSpec& spec, int64_t begin, int64_t end) {
   ensure(spec.global_shape.size() == 1 || spec.global_shape.size() == 2,

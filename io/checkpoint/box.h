@@ -31,7 +31,5 @@ Box intersection(const Box& a, const Box& b);
 
 /// Columns of a global shape [n] or [rows, cols].
 int64_t columns_of(const std::vector<int64_t>& global_shape);
-/// Number of elements.
-int64_t numel_of(const std::vector<int64_t>& shape);
 
 }  // namespace triax::io

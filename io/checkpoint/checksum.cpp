@@ -11,11 +11,7 @@
 #include <xxhash.h>
 
 namespace triax::io {
-namespace {
 
-constexpr int64_t kCacheBytes = int64_t{128} << 10;  // both sums take them while they are in the cache
-
-}  // namespace
 struct Checksum::State {
   XXH3_state_t xxh;
 };
@@ -41,7 +37,7 @@ FileChecksums checksums_of_file(const std::string& path, const std::vector<FileR
   Checksum range;
   int64_t at = 0;
   for (RawReader::Tile tile = file.next(); tile.size_bytes > 0; tile = file.next()) {
-    for (int64_t begin = 0; begin < tile.size_bytes; begin += kCacheBytes) {
+    for (int64_t begin = 0; begin < tile.size_bytes; begin += kCacheBytes) {  // for both sums
       const std::byte* bytes = tile.data + begin;
       const int64_t count = std::min(kCacheBytes, tile.size_bytes - begin);
       XXH3_128bits_update(state, bytes, static_cast<size_t>(count));

@@ -10,6 +10,9 @@
 
 namespace triax::io {
 
+/// Bytes that stay in a core's cache from one use of them to the next.
+inline constexpr int64_t kCacheBytes = int64_t{128} << 10;
+
 /// 64-bit XXH3 of bytes that come in parts.
 class Checksum {
  public:

@@ -1,5 +1,4 @@
 // Opening, creating and syncing checkpoint files, with errors that say what a user can do.
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -90,16 +89,6 @@ Hdf5File open_file(const std::string& path, const std::string& what) {
       fmt::format("{}: {} is damaged (cut short or changed), or locked by a process of another host (then wait for it, "
                   "or set HDF5_USE_FILE_LOCKING=FALSE)",
                   what, path));
-}
-
-void make_durable(const std::string& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0 || ::fsync(descriptor) != 0) {
-    const int error = errno;
-    if (descriptor >= 0) ::close(descriptor);
-    throw RunTimeError(fmt::format("cannot make {} durable: {}", path, std::strerror(error)));
-  }
-  ::close(descriptor);
 }
 
 }  // namespace triax::io

@@ -60,11 +60,6 @@ void fill_with_nan(hid_t creation, DType dtype) {
   TRIAX_H5(H5Pset_fill_value(creation, type.get(), value));
 }
 
-std::vector<hsize_t> to_dims(int64_t rows, int64_t cols, size_t rank) {
-  if (rank == 1) return {static_cast<hsize_t>(rows)};
-  return {static_cast<hsize_t>(rows), static_cast<hsize_t>(cols)};
-}
-
 void write_tensor(hid_t file, const std::string& path, const Sources& sources) {
   const StoredBox& first = *sources[0].stored;
   const size_t rank = first.global_shape.size();
@@ -112,6 +107,11 @@ void write_shard_table(hid_t file, const std::vector<ShardSummary>& shards) {
 }
 
 }  // namespace
+
+std::vector<hsize_t> to_dims(int64_t rows, int64_t cols, size_t rank) {
+  if (rank == 1) return {static_cast<hsize_t>(rows)};
+  return {static_cast<hsize_t>(rows), static_cast<hsize_t>(cols)};
+}
 
 std::string shard_name(int writer) { return fmt::format("shard_{:05}.h5", writer); }
 

@@ -9,6 +9,9 @@
 
 namespace triax::io {
 
+/// Of a tensor of one or two dimensions, as HDF5 wants them.
+std::vector<hsize_t> to_dims(int64_t rows, int64_t cols, size_t rank);
+
 inline constexpr const char* kIndexFile = "index.h5";
 inline constexpr const char* kChecksumFile = "checksums.xxh128";
 

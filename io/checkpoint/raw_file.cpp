@@ -16,9 +16,8 @@
 namespace triax::io {
 namespace {
 
-constexpr int64_t kTileBytes = int64_t{4} << 20;
+constexpr int64_t kRawTileBytes = int64_t{4} << 20;
 constexpr size_t kTilesUnderWay = 4;
-constexpr int64_t kCacheBytes = int64_t{128} << 10;
 
 struct Free {
   void operator()(std::byte* memory) const { std::free(memory); }
@@ -26,7 +25,7 @@ struct Free {
 using Aligned = std::unique_ptr<std::byte, Free>;
 
 Aligned aligned_tile() {
-  auto* memory = static_cast<std::byte*>(std::aligned_alloc(static_cast<size_t>(kPageBytes), kTileBytes));
+  auto* memory = static_cast<std::byte*>(std::aligned_alloc(static_cast<size_t>(kPageBytes), kRawTileBytes));
   if (memory == nullptr) throw std::bad_alloc();
   return Aligned(memory);
 }
@@ -67,8 +66,8 @@ RawWriter::~RawWriter() = default;
 
 void RawWriter::write(int64_t offset, const void* data, int64_t size, Checksum& checksum) {
   const auto* bytes = static_cast<const std::byte*>(data);
-  for (int64_t done = 0; done < size; done += kTileBytes) {
-    const int64_t tile = std::min(kTileBytes, size - done);
+  for (int64_t done = 0; done < size; done += kRawTileBytes) {
+    const int64_t tile = std::min(kRawTileBytes, size - done);
     for (int64_t at = 0; at < tile; at += kCacheBytes) {
       const int64_t part = std::min(kCacheBytes, tile - at);
       checksum.add(bytes + done + at, static_cast<size_t>(part));
@@ -105,7 +104,7 @@ struct RawReader::Impl {
 
   void begin(size_t tile) {
     Transfer& transfer = transfers[tile % kTilesUnderWay];
-    const int64_t offset = static_cast<int64_t>(tile) * kTileBytes;
+    const int64_t offset = static_cast<int64_t>(tile) * kRawTileBytes;
     transfer.running =
         std::async(std::launch::async, [this, memory = transfer.tile.get(), offset] { return fill(memory, offset); });
   }
@@ -113,8 +112,8 @@ struct RawReader::Impl {
   /// Bytes read; fewer than a tile at the end of the file.
   int64_t fill(std::byte* memory, int64_t offset) const {
     int64_t done = 0;
-    while (done < kTileBytes) {
-      const auto rest = static_cast<size_t>(kTileBytes - done);
+    while (done < kRawTileBytes) {
+      const auto rest = static_cast<size_t>(kRawTileBytes - done);
       const ssize_t count = ::pread(file.value, memory + done, rest, offset + done);
       if (count == 0) break;
       if (count > 0) {
@@ -152,7 +151,7 @@ RawReader::Tile RawReader::next() {
   if (r.tiles > 0) r.begin(r.tiles - 1 + kTilesUnderWay);
   Transfer& transfer = r.transfers[r.tiles++ % kTilesUnderWay];
   const int64_t size = transfer.running.get();
-  r.ended = size < kTileBytes;
+  r.ended = size < kRawTileBytes;
   return {transfer.tile.get(), size};
 }
 

@@ -19,7 +19,7 @@
 namespace triax::io {
 namespace {
 
-constexpr int64_t kTransferBytes = int64_t{64} << 20;
+constexpr int64_t kReadTransferBytes = int64_t{64} << 20;
 
 herr_t keep_name(hid_t, const char* name, const H5L_info_t*, void* names) {
   static_cast<std::vector<std::string>*>(names)->emplace_back(name);
@@ -46,11 +46,6 @@ std::vector<int64_t> shape_of(hid_t dataset) {
   std::vector<hsize_t> dims(static_cast<size_t>(TRIAX_H5(H5Sget_simple_extent_ndims(space.get()))));
   TRIAX_H5(H5Sget_simple_extent_dims(space.get(), dims.data(), nullptr));
   return {dims.begin(), dims.end()};
-}
-
-std::vector<hsize_t> to_dims(int64_t rows, int64_t cols, size_t rank) {
-  if (rank == 1) return {static_cast<hsize_t>(rows)};
-  return {static_cast<hsize_t>(rows), static_cast<hsize_t>(cols)};
 }
 
 std::string virtual_text(ssize_t (*get)(hid_t, size_t, char*, size_t), hid_t creation, size_t index) {
@@ -194,7 +189,7 @@ struct CheckpointReader::Impl {
     const bool whole = shared == part.box && !part.file.empty();
     Checksum checksum;
     const auto element = static_cast<int64_t>(size_of(t.dtype));
-    const int64_t step = std::max<int64_t>(1, kTransferBytes / (shared.cols * element));
+    const int64_t step = std::max<int64_t>(1, kReadTransferBytes / (shared.cols * element));
     const bool direct = out.dtype() == t.dtype && shared.cols == wanted.box.cols;
     for (int64_t row = 0; row < shared.rows; row += step) {
       const int64_t rows = std::min(step, shared.rows - row);

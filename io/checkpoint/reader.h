@@ -18,7 +18,7 @@ struct TensorInfo {
   std::string kind, name;
   DType dtype = DType::Float32;
   std::vector<int64_t> shape;
-  int64_t bytes() const { return numel_of(shape) * static_cast<int64_t>(size_of(dtype)); }
+  int64_t bytes() const { return elements_of(shape) * static_cast<int64_t>(size_of(dtype)); }
   bool operator==(const TensorInfo&) const = default;
 };
 

@@ -12,12 +12,13 @@
 #include "io/checkpoint/directory.h"
 #include "io/checkpoint/index.h"
 #include "io/checkpoint/verify.h"
+#include "io/data/atomic_file.h"
 #include "io/weights/attributes.h"
 
 namespace triax::io {
 namespace {
 
-constexpr int64_t kTileBytes = int64_t{256} << 20;
+constexpr int64_t kCopyTileBytes = int64_t{256} << 20;
 
 /// Removes the file unless released.
 struct Temporary {
@@ -44,7 +45,7 @@ void copy_tensor(CheckpointReader& reader, const TensorInfo& t, hid_t file, std:
   attribute("dtype", std::string(name_of(t.dtype)));
   attribute.list("shape", t.shape);
   const int64_t row_bytes = columns_of(t.shape) * static_cast<int64_t>(size_of(t.dtype));
-  const int64_t step = std::max<int64_t>(1, kTileBytes / row_bytes);
+  const int64_t step = std::max<int64_t>(1, kCopyTileBytes / row_bytes);
   for (int64_t row = 0; row < t.shape[0]; row += step) {
     const int64_t rows = std::min(step, t.shape[0] - row);
     buffer.resize(static_cast<size_t>(rows * row_bytes));
@@ -103,7 +104,7 @@ ShardSummary write_part(CheckpointReader& reader, const std::string& path, int s
   std::vector<Piece> pieces;
   int64_t bytes = 0;
   for (const TensorInfo& t : reader.tensors()) {
-    const int64_t numel = numel_of(t.shape);
+    const int64_t numel = elements_of(t.shape);
     Piece piece{t.kind, t.name, {}, numel * shard / shards, numel * (shard + 1) / shards, {}};
     if (piece.begin == piece.end) continue;
     piece.spec.global_shape = t.shape;

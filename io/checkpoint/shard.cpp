@@ -12,12 +12,13 @@
 
 #include "base/error.h"
 #include "io/checkpoint/checksum.h"
+#include "io/data/atomic_file.h"
 #include "io/weights/attributes.h"
 
 namespace triax::io {
 namespace {
 
-constexpr int64_t kTransferBytes = int64_t{256} << 20;
+constexpr int64_t kWriteTransferBytes = int64_t{256} << 20;
 
 /// Blocks on the disk for what will be written, inside the file's size: a file that grows is written slowly.
 /// A file system that cannot reserve is taken as it is.
@@ -134,8 +135,8 @@ void ShardWriter::write_box(const Piece& piece, const PlacedBox& placed) {
 uint64_t ShardWriter::write_values(const StoredBox& stored, Tensor values, int64_t offset) {
   const auto* bytes = static_cast<const std::byte*>(values.data());
   Checksum checksum;
-  for (int64_t at = 0; at < values.bytes(); at += kTransferBytes) {
-    const int64_t part = std::min(kTransferBytes, values.bytes() - at);
+  for (int64_t at = 0; at < values.bytes(); at += kWriteTransferBytes) {
+    const int64_t part = std::min(kWriteTransferBytes, values.bytes() - at);
     try {
       raw_.write(offset + at, bytes + at, part, checksum);
     } catch (const RunTimeError& error) {

@@ -98,7 +98,5 @@ Hdf5File create_file(const std::string& path);
 /// Opens a file for reading. Throws RunTimeError that tells a missing file, a damaged one and a lock apart, and names
 /// the process that holds the lock where the system tells it; `what` begins the text.
 Hdf5File open_file(const std::string& path, const std::string& what);
-/// fsync of a file or a directory. Throws RunTimeError.
-void make_durable(const std::string& path);
 
 }  // namespace triax::io

@@ -18,14 +18,14 @@
 namespace triax::io {
 namespace {
 
-constexpr int64_t kTileBytes = int64_t{64} << 20;
+constexpr int64_t kCompareTileBytes = int64_t{64} << 20;
 constexpr size_t kShownTensors = 8;
 
-/// f(first row, last row) over tiles of about kTileBytes.
+/// f(first row, last row) over tiles of about kCompareTileBytes.
 template <class F>
 void for_each_tile(const TensorInfo& t, F f) {
   const int64_t row_bytes = columns_of(t.shape) * static_cast<int64_t>(size_of(t.dtype));
-  const int64_t step = std::max<int64_t>(1, kTileBytes / row_bytes);
+  const int64_t step = std::max<int64_t>(1, kCompareTileBytes / row_bytes);
   for (int64_t row = 0; row < t.shape[0]; row += step) f(row, std::min(row + step, t.shape[0]));
 }
 
@@ -156,8 +156,8 @@ struct Tile {
   }
 };
 
-TensorDifference compare(CheckpointReader& a, CheckpointReader& b, const TensorInfo& ta, const TensorInfo& tb,
-                         const Tolerance& tolerance) {
+TensorDifference compare_tensors(CheckpointReader& a, CheckpointReader& b, const TensorInfo& ta, const TensorInfo& tb,
+                                 const Tolerance& tolerance) {
   TensorDifference d{ta.kind, ta.name, {}, 0, 0};
   const bool bitwise = ta.dtype == tb.dtype && tolerance.absolute == 0 && tolerance.relative == 0;
   Tile x, y;
@@ -231,7 +231,7 @@ std::vector<TensorDifference> differences(CheckpointReader& a, CheckpointReader&
                        fmt::format("shape [{}] and [{}]", fmt::join(ta.shape, ", "), fmt::join(tb->shape, ", ")), 0,
                        0});
     } else {
-      const TensorDifference d = compare(a, b, ta, *tb, tolerance);
+      const TensorDifference d = compare_tensors(a, b, ta, *tb, tolerance);
       if (d.differing > 0) found.push_back(d);
     }
   }

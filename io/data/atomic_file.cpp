@@ -43,6 +43,16 @@ bool is_device_or_pipe(const std::string& path) {
 
 }  // namespace
 
+void make_durable(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0 || ::fsync(descriptor) != 0) {
+    const int error = errno;
+    if (descriptor >= 0) ::close(descriptor);
+    throw RunTimeError(fmt::format("cannot make {} durable: {}", path, std::strerror(error)));
+  }
+  ::close(descriptor);
+}
+
 AtomicFile::AtomicFile(const std::string& path) : path_(path) {
   buffer_.reserve(kBufferBytes);
   if (is_device_or_pipe(path)) {

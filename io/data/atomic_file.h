@@ -7,6 +7,9 @@
 
 namespace triax::io {
 
+/// fsync of a file or a directory. Throws RunTimeError.
+void make_durable(const std::string& path);
+
 /// Buffered writer. Every error throws RunTimeError with path and errno text (disk full, read-only, no permission).
 class AtomicFile {
  public:

@@ -161,9 +161,9 @@ void write_documents(const EncodedDocuments& documents, IndexedDatasetWriter& wr
   }
 }
 
-class Progress {
+class BuildProgress {
  public:
-  explicit Progress(int64_t interval) : interval_(interval), next_(interval) {}
+  explicit BuildProgress(int64_t interval) : interval_(interval), next_(interval) {}
   void at(int64_t documents, int64_t bytes) {
     if (interval_ <= 0 || documents < next_) return;
     next_ = (documents / interval_ + 1) * interval_;
@@ -183,7 +183,7 @@ class Progress {
 BuildReport build_dataset(const BuildRequest& request, const Tokenizer& tokenizer) {
   BuildReport report;
   report.prefixes = output_prefixes(request);
-  Progress progress(request.log_interval);
+  BuildProgress progress(request.log_interval);
   std::vector<DatasetDescription> descriptions(report.prefixes.size());
   std::vector<std::unique_ptr<IndexedDatasetWriter>> writers;
   for (const std::string& prefix : report.prefixes) {

@@ -22,7 +22,7 @@ namespace {
 
 constexpr size_t kBlockBytes = size_t{1} << 18;
 
-struct DescriptorPolicy {
+struct InputPolicy {
   using type = int;
   static type null() noexcept { return -1; }
   static void destroy(type descriptor) noexcept {
@@ -33,7 +33,7 @@ struct DescriptorPolicy {
 class FileSource final : public ByteSource {
  public:
   explicit FileSource(const std::string& path) : path_(path == "-" ? "standard input" : path) {
-    file_ = Handle<DescriptorPolicy>(path == "-" ? STDIN_FILENO : ::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    file_ = Handle<InputPolicy>(path == "-" ? STDIN_FILENO : ::open(path.c_str(), O_RDONLY | O_CLOEXEC));
     struct stat status {};
     if (!file_ || ::fstat(file_.get(), &status) != 0) fail("open");
     if (S_ISDIR(status.st_mode)) {
@@ -56,7 +56,7 @@ class FileSource final : public ByteSource {
     throw RunTimeError(fmt::format("{}: cannot {}: {}", path_, what, std::strerror(errno)));
   }
   std::string path_;
-  Handle<DescriptorPolicy> file_;
+  Handle<InputPolicy> file_;
 };
 
 /// The compressed side of a decoder: a block of input, and how far it is used.

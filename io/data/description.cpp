@@ -16,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kSchema = "triax-data-1";
+constexpr const char* kDataSchema = "triax-data-1";
 
 fs::path directory_of(const std::string& prefix) { return fs::absolute(prefix).lexically_normal().parent_path(); }
 
@@ -58,7 +58,7 @@ void write_description(const std::string& prefix, const DatasetDescription& desc
   given["tiktoken_special_tokens"] = options.tiktoken_special_tokens;
   tokenizer["options"] = given;
   Json json;
-  json["schema"] = kSchema;
+  json["schema"] = kDataSchema;
   json["tokenizer"] = tokenizer;
   json["eod_appended"] = description.eod_appended;
   json["token_type"] = name_of(description.token_type);
@@ -79,7 +79,7 @@ std::optional<DatasetDescription> read_description(const std::string& prefix) {
   DatasetDescription description;
   try {
     const Json json = Json::parse(file);
-    if (json.at("schema") != kSchema) throw RunTimeError(fmt::format("its schema is not {}", kSchema));
+    if (json.at("schema") != kDataSchema) throw RunTimeError(fmt::format("its schema is not {}", kDataSchema));
     const Json& tokenizer = json.at("tokenizer");
     const Json& given = tokenizer.at("options");
     TokenizerOptions& options = description.tokenizer;

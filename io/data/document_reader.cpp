@@ -9,7 +9,7 @@ namespace triax::io {
 
 namespace {
 
-constexpr size_t kReadBytes = size_t{1} << 20;
+constexpr size_t kDocumentReadBytes = size_t{1} << 20;
 constexpr std::string_view kBlanks = " \t\r\n\f\v";
 
 bool is_blank(std::string_view text) { return text.find_first_not_of(kBlanks) == std::string_view::npos; }
@@ -33,7 +33,7 @@ bool DocumentReader::read_more() {
   }
   const size_t size = buffer_.size();
   // Growing by half at least keeps a document of many blocks linear in time.
-  buffer_.resize(size + std::max(kReadBytes, size / 2));
+  buffer_.resize(size + std::max(kDocumentReadBytes, size / 2));
   const size_t got = source_->read(std::span(buffer_).subspan(size));
   buffer_.resize(size + got);
   return got > 0;

@@ -19,7 +19,7 @@ constexpr int64_t kLargestInt32 = std::numeric_limits<int32_t>::max();
 // 64 GiB of document index: past this the request is a mistake, not a data set.
 constexpr int64_t kMaxDocumentIndex = int64_t{1} << 34;
 
-std::string describe(const IndexedDataset& data, const GptSplit& split) {
+std::string index_description(const IndexedDataset& data, const GptSplit& split) {
   nlohmann::ordered_json text;
   text["format"] = "triax-gpt-index-1";
   text["data"] = std::filesystem::path(data.prefix()).filename().string();
@@ -90,7 +90,7 @@ GptDataset::GptDataset(std::shared_ptr<const IndexedDataset> data, const GptSpli
     : data_(std::move(data)), split_(split) {
   ensure(split.sequences.size() > 0, "GptDataset: the split is empty");
   const IndexCache::Key key{
-      name_of(split.split), describe(*data_, split), {"document_index", "sample_index", "shuffle_index"}};
+      name_of(split.split), index_description(*data_, split), {"document_index", "sample_index", "shuffle_index"}};
   files_ = cache.get(key, [this](const IndexCache::Put& out) { build(*data_, split_, out); });
   const auto require = [this](bool condition, size_t i) {
     if (condition) return;

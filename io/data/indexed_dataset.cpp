@@ -14,7 +14,7 @@ namespace triax::io {
 
 namespace {
 
-constexpr std::array<unsigned char, 9> kMagic{'M', 'M', 'I', 'D', 'I', 'D', 'X', 0, 0};
+constexpr std::array<unsigned char, 9> kIndexMagic{'M', 'M', 'I', 'D', 'I', 'D', 'X', 0, 0};
 constexpr int64_t kHeaderBytes = 34;
 // Below this a read touches a page or two, which costs less than asking for them.
 constexpr int64_t kPrefetchBytes = 4096;
@@ -49,7 +49,7 @@ void IndexedDataset::check_header() {
   const auto size = static_cast<int64_t>(idx_.size());
   if (size < kHeaderBytes) fail(fmt::format("{} bytes are too short for a header of {}", size, kHeaderBytes), rebuild);
   const std::byte* header = idx_.data();
-  if (std::memcmp(header, kMagic.data(), kMagic.size()) != 0) fail("does not begin with MMIDIDX", rebuild);
+  if (std::memcmp(header, kIndexMagic.data(), kIndexMagic.size()) != 0) fail("does not begin with MMIDIDX", rebuild);
   const auto version = load<uint64_t>(header + 9);
   if (version != 1) fail(fmt::format("version {} is not 1", version), "only version 1 is known");
   const auto code = load<uint8_t>(header + 17);

@@ -12,7 +12,7 @@ namespace triax::io {
 namespace {
 
 constexpr size_t kAlignment = 64;
-constexpr std::string_view kMagic{"\x93NUMPY\x01\x00", 8};
+constexpr std::string_view kNpyMagic{"\x93NUMPY\x01\x00", 8};
 
 }  // namespace
 
@@ -20,13 +20,13 @@ void write_npy(const std::string& path, const char* type, std::span<const std::b
                std::span<const int64_t> shape) {
   std::string header = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", type,
                                    fmt::join(shape, ", "), shape.size() == 1 ? "," : "");
-  const size_t before = kMagic.size() + 2;
+  const size_t before = kNpyMagic.size() + 2;
   const size_t padded = (before + header.size() + 1 + kAlignment - 1) / kAlignment * kAlignment;
   header.append(padded - before - header.size() - 1, ' ');
   header.push_back('\n');
   const auto size = static_cast<uint16_t>(header.size());
   AtomicFile file(path);
-  file.write(kMagic.data(), kMagic.size());
+  file.write(kNpyMagic.data(), kNpyMagic.size());
   file.write(&size, sizeof(size));
   file.write(header.data(), header.size());
   file.write(data.data(), data.size());
@@ -37,9 +37,10 @@ NpyFile::NpyFile(const std::string& path) : file_(path) {
   const auto refuse = [&path](const char* what) {
     throw RunTimeError(fmt::format("{}: {}; remove the file, it will be built again", path, what));
   };
-  if (file_.size() < 10 || std::memcmp(file_.data(), kMagic.data(), kMagic.size()) != 0) refuse("is no .npy 1.0 file");
+  if (file_.size() < 10 || std::memcmp(file_.data(), kNpyMagic.data(), kNpyMagic.size()) != 0)
+    refuse("is no .npy 1.0 file");
   uint16_t header_bytes = 0;
-  std::memcpy(&header_bytes, file_.data() + kMagic.size(), 2);
+  std::memcpy(&header_bytes, file_.data() + kNpyMagic.size(), 2);
   data_begin_ = size_t{10} + header_bytes;
   if (file_.size() < data_begin_) refuse("is cut");
   const std::string header(reinterpret_cast<const char*>(file_.data()) + 10, header_bytes);

@@ -7,7 +7,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <numeric>
 #include <set>
 #include <sstream>
 
@@ -19,10 +18,6 @@ namespace triax::io {
 namespace {
 
 namespace fs = std::filesystem;
-
-int64_t product(const std::vector<int64_t>& shape) {
-  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
-}
 
 /// Values of one tensor; keeps its memory for the next.
 class Values {
@@ -48,11 +43,11 @@ std::string read_text(const fs::path& path) {
 void export_tensor(const TensorSource& source, const HubTensor& tensor, DType dtype, Values& ours, Values& theirs,
                    SafetensorsWriter& writer) {
   const std::vector<int64_t> shape = tensor.our_shape();
-  const int64_t numel = product(shape);
+  const int64_t numel = elements_of(shape);
   const std::span<std::byte> read = ours.resize(numel, source.dtype());
   int64_t done = 0;
   for (const TensorPart& part : tensor.parts) {
-    const int64_t count = product(part.shape);
+    const int64_t count = elements_of(part.shape);
     const auto at = static_cast<size_t>(done) * size_of(source.dtype());
     source.read(part.name, part.shape, Tensor(read.data() + at, source.dtype(), {count}));
     done += count;
@@ -165,7 +160,7 @@ void HubModel::copy_to(TensorSink& sink, DType dtype) const {
   for (const HubTensor& tensor : list_) {
     const SafetensorsDirectory::Item item = find(tensor.name);
     const std::vector<int64_t> shape = tensor.our_shape();
-    const int64_t numel = product(shape);
+    const int64_t numel = elements_of(shape);
     const DType stored = *dtype_of_safetensors(item.entry->type);
     const std::span<std::byte> aligned = turned.resize(numel, stored);  // a file's tensors lie at any byte
     std::copy(item.bytes().begin(), item.bytes().end(), aligned.begin());
@@ -178,7 +173,7 @@ void HubModel::copy_to(TensorSink& sink, DType dtype) const {
     }
     int64_t done = 0;
     for (const TensorPart& part : tensor.parts) {
-      const int64_t count = product(part.shape);
+      const int64_t count = elements_of(part.shape);
       sink.write(part.name, part.shape,
                  Tensor(result.data() + static_cast<size_t>(done) * size_of(dtype), dtype, {count}));
       done += count;

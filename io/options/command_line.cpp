@@ -13,7 +13,7 @@ namespace po = boost::program_options;
 
 // Any option may carry any number of values here: arity is checked afterwards, so that one wrong option does not hide
 // the faults of the others.
-po::options_description describe(const NameIndex& index) {
+po::options_description boost_options(const NameIndex& index) {
   po::options_description description;
   for (const auto& [name, match] : index.names()) {
     description.add_options()(name.c_str(), po::value<std::vector<std::string>>()->multitoken()->zero_tokens());
@@ -70,7 +70,7 @@ std::vector<std::string> without_malformed(const std::vector<std::string>& args,
 void read_command_line(const std::vector<std::string>& args, const NameIndex& index, std::vector<Given>& given,
                        std::vector<std::string>& faults) {
   const std::vector<std::string> kept = without_malformed(args, faults);
-  const po::options_description description = describe(index);
+  const po::options_description description = boost_options(index);
   using Style = po::command_line_style::style_t;
   const int style = Style::allow_long | Style::long_allow_adjacent | Style::long_allow_next;
   const auto parsed = po::command_line_parser(kept).options(description).style(style).allow_unregistered().run();

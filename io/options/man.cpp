@@ -8,10 +8,6 @@
 namespace triax::io {
 namespace {
 
-constexpr OptionGroup kGroups[] = {OptionGroup::Model,      OptionGroup::Parallel,  OptionGroup::Batch,
-                                   OptionGroup::Optimizer,  OptionGroup::Precision, OptionGroup::Data,
-                                   OptionGroup::Checkpoint, OptionGroup::Logging,   OptionGroup::Run};
-
 /// A minus is a hyphen to troff, and a line must not begin with a dot or an apostrophe.
 std::string roff(const std::string& text) {
   std::string out;
@@ -62,7 +58,7 @@ std::string manual_page(const std::string& version, const std::vector<CommandSum
       ".PP\n.B triax\n.I COMMAND\n.B \\-\\-help\nlists the options of a command.\n.SH OPTIONS OF TRIAX TRAIN\n"
       "Every switch also takes \\fB\\-\\-no\\-\\fINAME\\fR and \\fB=true\\fR or \\fB=false\\fR. The last occurrence "
       "wins.\n";
-  for (const OptionGroup group : kGroups) {
+  for (const OptionGroup group : kOptionGroups) {
     text += fmt::format(".SS {}\n", name_of(group));
     for (const OptionEntry& entry : option_table()) {
       if (entry.status != OptionStatus::Honoured || entry.group != group) continue;

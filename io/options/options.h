@@ -17,6 +17,10 @@ enum class OptionStatus { Honoured, Inert, Refused, Renamed };
 /// Switch takes no value, or =true|false, and has --no-x; List takes one or more values.
 enum class ValueKind { Switch, Value, List };
 enum class OptionGroup { Model, Parallel, Batch, Optimizer, Precision, Data, Checkpoint, Logging, Run };
+/// In the order in which they are listed.
+inline constexpr OptionGroup kOptionGroups[] = {OptionGroup::Model,      OptionGroup::Parallel,  OptionGroup::Batch,
+                                                OptionGroup::Optimizer,  OptionGroup::Precision, OptionGroup::Data,
+                                                OptionGroup::Checkpoint, OptionGroup::Logging,   OptionGroup::Run};
 const char* name_of(OptionGroup group);
 
 /// Where a value came from. The later ones override the earlier ones; Derived follows from others.

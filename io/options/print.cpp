@@ -7,10 +7,6 @@
 namespace triax::io {
 namespace {
 
-constexpr OptionGroup kGroups[] = {OptionGroup::Model,      OptionGroup::Parallel,  OptionGroup::Batch,
-                                   OptionGroup::Optimizer,  OptionGroup::Precision, OptionGroup::Data,
-                                   OptionGroup::Checkpoint, OptionGroup::Logging,   OptionGroup::Run};
-
 std::string default_of(const OptionEntry& entry) {
   if (!entry.get) return {};
   const std::string value = join(entry.get(RunOptions{}));
@@ -76,7 +72,7 @@ std::string what(const OptionEntry& entry) {
 void append_section(std::string& text, OptionStatus status, const char* title, const char* introduction) {
   text +=
       fmt::format("\n## {}\n\n{}\n\n| option | DeepSpeed | torchtitan | |\n|---|---|---|---|\n", title, introduction);
-  for (const OptionGroup group : kGroups) {
+  for (const OptionGroup group : kOptionGroups) {
     for (const OptionEntry& entry : option_table()) {
       if (entry.status != status || entry.group != group) continue;
       text += fmt::format("| `--{}{}{}` | {} | {} | {} |\n", entry.name, entry.value_name.empty() ? "" : " ",
@@ -91,7 +87,7 @@ std::string help_text(const std::string& usage, const std::vector<OptionEntry>& 
   std::string text = usage + "\n";
   if (!extra.empty()) text += "\nOptions of this command\n";
   for (const OptionEntry& entry : extra) append_help(text, entry);
-  for (const OptionGroup group : kGroups) {
+  for (const OptionGroup group : kOptionGroups) {
     text += fmt::format("\n{}\n", name_of(group));
     for (const OptionEntry& entry : option_table()) {
       if (entry.status == OptionStatus::Honoured && entry.group == group) append_help(text, entry);
@@ -124,7 +120,7 @@ std::string markdown_table() {
 
 std::string resolved_cfg(const RunOptions& options) {
   std::string text = "# Repeats the run: triax train --config resolved.cfg\n";
-  for (const OptionGroup group : kGroups) {
+  for (const OptionGroup group : kOptionGroups) {
     std::string lines;
     for (const OptionEntry& entry : option_table()) {
       if (!entry.get || entry.group != group) continue;

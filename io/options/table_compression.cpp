@@ -6,11 +6,11 @@ namespace triax::io {
 namespace {
 
 using comm::CompressionMethod;
-constexpr OptionGroup kGroup = OptionGroup::Parallel;
+constexpr OptionGroup kCompressionGroup = OptionGroup::Parallel;
 
 OptionEntry method() {
   return choice_option<CompressionMethod>(
-      "grad-compression", kGroup,
+      "grad-compression", kCompressionGroup,
       {{"none", CompressionMethod::None},
        {"topk", CompressionMethod::TopK},
        {"onebit-adam", CompressionMethod::OneBitAdam},
@@ -23,7 +23,7 @@ OptionEntry method() {
 }
 
 OptionEntry error_feedback() {
-  OptionEntry entry = derived_option("grad-compression-error-feedback", ValueKind::Switch, kGroup, "",
+  OptionEntry entry = derived_option("grad-compression-error-feedback", ValueKind::Switch, kCompressionGroup, "",
                                      "what was not sent is added to the next gradient; default yes, but for qsgd");
   entry.set = [](RunOptions& o, const std::vector<std::string>& values) -> std::string {
     o.parallel.compression.error_feedback = values[0] == "true";
@@ -37,9 +37,9 @@ OptionEntry error_feedback() {
 }
 
 OptionEntry exempt() {
-  OptionEntry entry =
-      derived_option("grad-compression-exempt", ValueKind::Value, kGroup, "embedding,head|embedding|head|none",
-                     "parts of the model whose gradients are not compressed; default embedding,head");
+  OptionEntry entry = derived_option("grad-compression-exempt", ValueKind::Value, kCompressionGroup,
+                                     "embedding,head|embedding|head|none",
+                                     "parts of the model whose gradients are not compressed; default embedding,head");
   entry.set = [](RunOptions& o, const std::vector<std::string>& values) -> std::string {
     const std::string& v = values[0];
     if (v != "none" && v != "embedding" && v != "head" && v != "embedding,head" && v != "head,embedding") {
@@ -63,27 +63,28 @@ std::vector<OptionEntry> compression_entries() {
   return {
       method(),
       real_option(
-          "grad-compression-density", kGroup, {0, 1, true, false},
+          "grad-compression-density", kCompressionGroup, {0, 1, true, false},
           [](auto& o) -> auto& { return o.parallel.compression.density; }, "topk: share of the elements that is sent"),
       integer_option(
-          "grad-compression-rank", kGroup, {1, kMostWidth},
+          "grad-compression-rank", kCompressionGroup, {1, kMostWidth},
           [](auto& o) -> auto& { return o.parallel.compression.rank; }, "powersgd: columns of the two factors"),
       integer_option(
-          "grad-compression-levels", kGroup, {1, 127}, [](auto& o) -> auto& { return o.parallel.compression.levels; },
+          "grad-compression-levels", kCompressionGroup, {1, 127},
+          [](auto& o) -> auto& { return o.parallel.compression.levels; },
           "qsgd: steps between 0 and the norm of a block"),
       integer_option(
-          "grad-compression-block", kGroup, {1, kernels::kLongestBlock},
+          "grad-compression-block", kCompressionGroup, {1, kernels::kLongestBlock},
           [](auto& o) -> auto& { return o.parallel.compression.block_length; },
           "elements with one scale in int8, qsgd and onebit-adam; default 256, onebit-adam 2048"),
       error_feedback(),
       exempt(),
       integer_option(
-          "grad-compression-min-elements", kGroup, {0, kMostCount},
+          "grad-compression-min-elements", kCompressionGroup, {0, kMostCount},
           [](auto& o) -> auto& { return o.parallel.compression.min_elements; },
           "tensors of the model with fewer elements are not compressed"),
       other_names(
           integer_option(
-              "grad-compression-warmup-steps", kGroup, {0, kMostCount},
+              "grad-compression-warmup-steps", kCompressionGroup, {0, kMostCount},
               [](auto& o) -> auto& { return o.parallel.compression.warmup_steps; },
               "updates before the first compressed one; default 0, onebit-adam 100: then its second moment is frozen"),
           "optimizer.params.freeze_step", ""),

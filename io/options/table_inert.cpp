@@ -4,7 +4,7 @@
 namespace triax::io {
 namespace {
 
-struct Row {
+struct InertRow {
   const char* name;
   ValueKind kind;
   OptionGroup group;
@@ -12,7 +12,7 @@ struct Row {
   std::vector<std::string> allowed = {};  ///< other values are refused, with `reason`
 };
 
-std::vector<Row> library_rows() {
+std::vector<InertRow> library_rows() {
   using enum ValueKind;
   using enum OptionGroup;
   return {
@@ -71,7 +71,7 @@ std::vector<Row> library_rows() {
   };
 }
 
-std::vector<Row> logging_rows() {
+std::vector<InertRow> logging_rows() {
   using enum ValueKind;
   using enum OptionGroup;
   const char* const kColumns = "metrics.jsonl and the event files have fixed columns";
@@ -108,7 +108,7 @@ std::vector<Row> logging_rows() {
   };
 }
 
-std::vector<Row> data_rows() {
+std::vector<InertRow> data_rows() {
   using enum ValueKind;
   using enum OptionGroup;
   const char* const kFormat = "checkpoints are HDF5 files that every layout reads";
@@ -147,7 +147,7 @@ std::vector<Row> data_rows() {
 std::vector<OptionEntry> inert_entries() {
   std::vector<OptionEntry> all;
   for (const auto& rows : {library_rows(), logging_rows(), data_rows()}) {
-    for (const Row& row : rows) {
+    for (const InertRow& row : rows) {
       OptionEntry entry{.name = row.name, .kind = row.kind, .group = row.group, .help = ""};
       entry.status = OptionStatus::Inert;
       entry.reason = row.reason;

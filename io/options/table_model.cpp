@@ -7,11 +7,11 @@ namespace {
 using model::ActivationType;
 using model::NormType;
 using model::PositionType;
-constexpr OptionGroup kGroup = OptionGroup::Model;
+constexpr OptionGroup kModelGroup = OptionGroup::Model;
 
 OptionEntry disable_bias_linear() {
   OptionEntry entry = switch_option(
-      "disable-bias-linear", kGroup, [](auto& o) -> auto& { return o.model.add_bias_linear; },
+      "disable-bias-linear", kModelGroup, [](auto& o) -> auto& { return o.model.add_bias_linear; },
       "no biases in attention and MLP projections");
   entry.set = [](RunOptions& o, const std::vector<std::string>& values) -> std::string {
     o.model.add_bias_linear = values[0] == "false";  // q, k and v follow unless --add-qkv-bias is given (derive.cpp)
@@ -25,7 +25,8 @@ OptionEntry disable_bias_linear() {
 
 OptionEntry swiglu() {
   OptionEntry entry = switch_option(
-      "swiglu", kGroup, [](auto& o) -> auto& { return o.model.tie_embeddings; }, "SwiGLU in the MLP instead of GELU");
+      "swiglu", kModelGroup, [](auto& o) -> auto& { return o.model.tie_embeddings; },
+      "SwiGLU in the MLP instead of GELU");
   entry.set = [](RunOptions& o, const std::vector<std::string>& values) -> std::string {
     o.model.activation = values[0] == "true" ? ActivationType::SwiGlu : ActivationType::Gelu;
     return {};
@@ -51,7 +52,7 @@ OptionEntry untie() {
 }
 
 OptionEntry rotary_switch() {
-  OptionEntry entry = derived_option("use-rotary-position-embeddings", ValueKind::Switch, kGroup, "",
+  OptionEntry entry = derived_option("use-rotary-position-embeddings", ValueKind::Switch, kModelGroup, "",
                                      "the same as --position-embedding-type rope");
   entry.set = [](RunOptions& o, const std::vector<std::string>& values) -> std::string {
     if (values[0] == "true") o.model.position = PositionType::Rope;
@@ -62,7 +63,7 @@ OptionEntry rotary_switch() {
 
 // No field of its own: KV heads fewer than heads are grouped (derive.cpp).
 OptionEntry group_query_attention() {
-  OptionEntry entry = derived_option("group-query-attention", ValueKind::Switch, kGroup, "",
+  OptionEntry entry = derived_option("group-query-attention", ValueKind::Switch, kModelGroup, "",
                                      "fewer KV heads than heads; see --num-query-groups");
   entry.get = [](const RunOptions& o) -> std::vector<std::string> {
     return {o.model.num_query_groups < o.model.num_attention_heads ? "true" : "false"};
@@ -73,7 +74,7 @@ OptionEntry group_query_attention() {
 // The vocabulary is named by the data's description; this option says it for data without one.
 OptionEntry vocab_size() {
   OptionEntry entry = integer_option(
-      "vocab-size", kGroup, {1, kMostWidth}, [](auto& o) -> auto& { return o.data.vocab_size; },
+      "vocab-size", kModelGroup, {1, kMostWidth}, [](auto& o) -> auto& { return o.data.vocab_size; },
       "number of token ids; default: the data's own description");
   const OptionSetter set = entry.set;
   entry.set = [set](RunOptions& o, const std::vector<std::string>& values) {
@@ -87,49 +88,49 @@ OptionEntry vocab_size() {
 // For resolved.cfg: a preset's vocabulary does not bind the tokenizer as --vocab-size does.
 OptionEntry model_vocab_size() {
   return integer_option(
-      "model-vocab-size", kGroup, {1, kMostWidth}, [](auto& o) -> auto& { return o.model.vocab_size; },
+      "model-vocab-size", kModelGroup, {1, kMostWidth}, [](auto& o) -> auto& { return o.model.vocab_size; },
       "rows of the embedding before padding, when it may differ from the tokenizer's");
 }
 
 std::vector<OptionEntry> shape_entries() {
   return {
-      derived_option("model", ValueKind::Value, kGroup, "NAME|FILE",
+      derived_option("model", ValueKind::Value, kModelGroup, "NAME|FILE",
                      "named model (--list-models) or a .cfg file of model options; others override it"),
-      derived_option("list-models", ValueKind::Switch, kGroup, "", "list the named models and exit"),
+      derived_option("list-models", ValueKind::Switch, kModelGroup, "", "list the named models and exit"),
       text_option(
-          "model-name", kGroup, "NAME", [](auto& o) -> auto& { return o.model.name; },
+          "model-name", kModelGroup, "NAME", [](auto& o) -> auto& { return o.model.name; },
           "name in the run directory; default: that of --model"),
       integer_option(
-          "num-layers", kGroup, {1, kMostLayers}, [](auto& o) -> auto& { return o.model.num_layers; },
+          "num-layers", kModelGroup, {1, kMostLayers}, [](auto& o) -> auto& { return o.model.num_layers; },
           "transformer layers L"),
       integer_option(
-          "hidden-size", kGroup, {1, kMostWidth}, [](auto& o) -> auto& { return o.model.hidden_size; },
+          "hidden-size", kModelGroup, {1, kMostWidth}, [](auto& o) -> auto& { return o.model.hidden_size; },
           "hidden size h"),
       integer_option(
-          "ffn-hidden-size", kGroup, {1, kMostWidth}, [](auto& o) -> auto& { return o.model.ffn_hidden_size; },
+          "ffn-hidden-size", kModelGroup, {1, kMostWidth}, [](auto& o) -> auto& { return o.model.ffn_hidden_size; },
           "MLP width f; default 4h, with --swiglu int(4h*2/3/64)*64"),
       integer_option(
-          "num-attention-heads", kGroup, {1, kMostWidth}, [](auto& o) -> auto& { return o.model.num_attention_heads; },
-          "attention heads a"),
+          "num-attention-heads", kModelGroup, {1, kMostWidth},
+          [](auto& o) -> auto& { return o.model.num_attention_heads; }, "attention heads a"),
       group_query_attention(),
       integer_option(
-          "num-query-groups", kGroup, {1, kMostWidth}, [](auto& o) -> auto& { return o.model.num_query_groups; },
+          "num-query-groups", kModelGroup, {1, kMostWidth}, [](auto& o) -> auto& { return o.model.num_query_groups; },
           "KV heads k, with --group-query-attention (then default 1)"),
       integer_option(
-          "kv-channels", kGroup, {1, kMostWidth}, [](auto& o) -> auto& { return o.model.kv_channels; },
+          "kv-channels", kModelGroup, {1, kMostWidth}, [](auto& o) -> auto& { return o.model.kv_channels; },
           "head dimension d; default h/a"),
       other_names(integer_option(
-                      "seq-length", kGroup, {1, kMostWidth}, [](auto& o) -> auto& { return o.model.seq_length; },
+                      "seq-length", kModelGroup, {1, kMostWidth}, [](auto& o) -> auto& { return o.model.seq_length; },
                       "sequence length s"),
                   "", "training.seq_len"),
       integer_option(
-          "max-position-embeddings", kGroup, {1, kMostWidth},
+          "max-position-embeddings", kModelGroup, {1, kMostWidth},
           [](auto& o) -> auto& { return o.model.max_position_embeddings; },
           "rows of the learned positions; default the sequence length"),
       vocab_size(),
       model_vocab_size(),
       integer_option(
-          "make-vocab-size-divisible-by", kGroup, {1, kMostWidth},
+          "make-vocab-size-divisible-by", kModelGroup, {1, kMostWidth},
           [](auto& o) -> auto& { return o.model.make_vocab_size_divisible_by; },
           "the embedding is padded to a multiple of this times the tensor-parallel size"),
   };
@@ -138,39 +139,39 @@ std::vector<OptionEntry> shape_entries() {
 std::vector<OptionEntry> kind_entries() {
   return {
       choice_option<PositionType>(
-          "position-embedding-type", kGroup,
+          "position-embedding-type", kModelGroup,
           {{"learned_absolute", PositionType::Learned}, {"rope", PositionType::Rope}, {"none", PositionType::None}},
           [](auto& o) -> auto& { return o.model.position; }, "positions"),
       rotary_switch(),
       real_option(
-          "rotary-base", kGroup, kPositive, [](auto& o) -> auto& { return o.model.rotary_base; },
+          "rotary-base", kModelGroup, kPositive, [](auto& o) -> auto& { return o.model.rotary_base; },
           "base of the rotary frequencies"),
       real_option(
-          "rotary-percent", kGroup, {0, 1, true, false}, [](auto& o) -> auto& { return o.model.rotary_percent; },
+          "rotary-percent", kModelGroup, {0, 1, true, false}, [](auto& o) -> auto& { return o.model.rotary_percent; },
           "part of each head that rotates"),
       choice_option<NormType>(
-          "normalization", kGroup, {{"LayerNorm", NormType::LayerNorm}, {"RMSNorm", NormType::RMSNorm}},
+          "normalization", kModelGroup, {{"LayerNorm", NormType::LayerNorm}, {"RMSNorm", NormType::RMSNorm}},
           [](auto& o) -> auto& { return o.model.norm; }, "normalization"),
       aliased(real_option(
-                  "norm-epsilon", kGroup, kPositive, [](auto& o) -> auto& { return o.model.norm_epsilon; },
+                  "norm-epsilon", kModelGroup, kPositive, [](auto& o) -> auto& { return o.model.norm_epsilon; },
                   "added to the variance"),
               {"layernorm-epsilon"}),
       swiglu(),
-      derived_option("bias-gelu-fusion", ValueKind::Switch, kGroup, "",
+      derived_option("bias-gelu-fusion", ValueKind::Switch, kModelGroup, "",
                      "GELU in its tanh form (always; --no-bias-gelu-fusion would be the erf form and is refused)"),
       disable_bias_linear(),
       switch_option(
-          "add-qkv-bias", kGroup, [](auto& o) -> auto& { return o.model.add_qkv_bias; },
+          "add-qkv-bias", kModelGroup, [](auto& o) -> auto& { return o.model.add_qkv_bias; },
           "biases of query, key and value, with --disable-bias-linear"),
       untie(),
       real_option(
-          "hidden-dropout", kGroup, kBelowOne, [](auto& o) -> auto& { return o.model.hidden_dropout; },
+          "hidden-dropout", kModelGroup, kBelowOne, [](auto& o) -> auto& { return o.model.hidden_dropout; },
           "dropout after attention and MLP"),
       real_option(
-          "attention-dropout", kGroup, kBelowOne, [](auto& o) -> auto& { return o.model.attention_dropout; },
+          "attention-dropout", kModelGroup, kBelowOne, [](auto& o) -> auto& { return o.model.attention_dropout; },
           "dropout of the attention weights"),
       real_option(
-          "init-method-std", kGroup, kPositive, [](auto& o) -> auto& { return o.model.init_method_std; },
+          "init-method-std", kModelGroup, kPositive, [](auto& o) -> auto& { return o.model.init_method_std; },
           "standard deviation of the initial weights"),
   };
 }

@@ -4,7 +4,7 @@
 namespace triax::io {
 namespace {
 
-struct Row {
+struct RefusedRow {
   const char* name;
   ValueKind kind;
   OptionGroup group;
@@ -12,7 +12,7 @@ struct Row {
   std::vector<std::string> allowed = {};  ///< values that ask for nothing
 };
 
-std::vector<Row> model_rows() {
+std::vector<RefusedRow> model_rows() {
   using enum ValueKind;
   using enum OptionGroup;
   const char* const kMoe = "mixture of experts is not in this version; leave it out for a dense model";
@@ -57,7 +57,7 @@ std::vector<Row> model_rows() {
   };
 }
 
-std::vector<Row> parallel_rows() {
+std::vector<RefusedRow> parallel_rows() {
   using enum ValueKind;
   using enum OptionGroup;
   const char* const kCp = "context parallelism is not in this version; leave it out";
@@ -89,7 +89,7 @@ std::vector<Row> parallel_rows() {
   };
 }
 
-std::vector<Row> training_rows() {
+std::vector<RefusedRow> training_rows() {
   using enum ValueKind;
   using enum OptionGroup;
   const char* const kRampup = "batch-size ramp-up is not in this version; leave it out for a constant batch";
@@ -135,7 +135,7 @@ std::vector<Row> training_rows() {
 }
 
 // Triax's own names of later versions.
-std::vector<Row> later_rows() {
+std::vector<RefusedRow> later_rows() {
   using enum ValueKind;
   using enum OptionGroup;
   const char* const kLater = "not in this version; leave it out";
@@ -156,7 +156,7 @@ struct Rename {
 std::vector<OptionEntry> refused_entries() {
   std::vector<OptionEntry> all;
   for (const auto& rows : {model_rows(), parallel_rows(), training_rows(), later_rows()}) {
-    for (const Row& row : rows) {
+    for (const RefusedRow& row : rows) {
       OptionEntry entry{.name = row.name, .kind = row.kind, .group = row.group, .help = ""};
       entry.status = OptionStatus::Refused;
       entry.reason = row.reason;

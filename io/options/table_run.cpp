@@ -5,7 +5,7 @@ namespace triax::io {
 namespace {
 
 // Shell scripts hand over '99,1,0' with its quotes when they expand an array unquoted.
-OptionEntry split() {
+OptionEntry split_option() {
   OptionEntry entry = text_option(
       "split", OptionGroup::Data, "A,B,C", [](auto& o) -> auto& { return o.data.split; },
       "weights of training, validation and test data");
@@ -235,7 +235,7 @@ std::vector<OptionEntry> data_entries() {
       list_option(
           "test-data-path", kGroup, "[WEIGHT] PREFIX ...", [](auto& o) -> auto& { return o.data.test_data_path; },
           "test data"),
-      split(),
+      split_option(),
       text_option(
           "data-cache-path", kGroup, "DIR", [](auto& o) -> auto& { return o.data.data_cache_path; },
           "where index files are kept"),

@@ -16,7 +16,7 @@ void check_blend(const char* option, const std::vector<std::string>& words, Faul
 }
 
 // Files that a tokenizer type cannot do without.
-void check_tokenizer(const DataOptions& data, FaultList& faults) {
+void check_tokenizer_options(const DataOptions& data, FaultList& faults) {
   const std::string& type = data.tokenizer_type;
   const auto needs = [&](const std::string& file, const char* option) {
     if (file.empty())
@@ -101,7 +101,7 @@ void check_profile(const RunOptions& options, FaultList& faults) {
 void check_run(const RunOptions& options, FaultList& faults) {
   check_data(options, faults);
   check_profile(options, faults);
-  check_tokenizer(options.data, faults);
+  check_tokenizer_options(options.data, faults);
   const RunControl& control = options.control;
   check_checkpoints(control, faults);
   if (control.skip_train && control.load.empty()) {

@@ -11,7 +11,8 @@
 namespace triax::io {
 namespace {
 
-constexpr double kWidth = 480, kHeight = 250, kLeft = 64, kRight = 12, kTop = 14, kBottom = 40;
+constexpr double kChartWidth = 480, kChartHeight = 250, kChartLeft = 64, kChartRight = 12, kChartTop = 14,
+                 kChartBottom = 40;
 constexpr size_t kMostPoints = 600;
 
 struct Ends {
@@ -76,8 +77,9 @@ class Drawing {
     const bool negative = least < 0;
     if (chart_.y_from_zero && !negative) y_.low = 0;
     if (chart_.y_from_zero && y_.high <= 0) y_.high = 1;
-    out_ = fmt::format("<svg class=\"chart\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">", kWidth, kHeight,
-                       escaped(fmt::format("{}: {} over {}", chart_.title, chart_.y_label, chart_.x_label)));
+    out_ =
+        fmt::format("<svg class=\"chart\" viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">", kChartWidth,
+                    kChartHeight, escaped(fmt::format("{}: {} over {}", chart_.title, chart_.y_label, chart_.x_label)));
     axes();
     for (const ChartSeries& series : chart_.series) {
       series.look == ChartLook::Marks ? marks(series) : line(series);
@@ -86,8 +88,12 @@ class Drawing {
   }
 
  private:
-  double px(double x) const { return kLeft + (kWidth - kLeft - kRight) * (x - x_.low) / (x_.high - x_.low); }
-  double py(double y) const { return kTop + (kHeight - kTop - kBottom) * (y_.high - y) / (y_.high - y_.low); }
+  double px(double x) const {
+    return kChartLeft + (kChartWidth - kChartLeft - kChartRight) * (x - x_.low) / (x_.high - x_.low);
+  }
+  double py(double y) const {
+    return kChartTop + (kChartHeight - kChartTop - kChartBottom) * (y_.high - y) / (y_.high - y_.low);
+  }
 
   /// Round in the unit that they are written in.
   std::vector<double> y_ticks() const {
@@ -101,19 +107,19 @@ class Drawing {
   void axes() {
     auto out = std::back_inserter(out_);
     for (const double y : y_ticks()) {
-      fmt::format_to(out, "<line class=\"grid\" x1=\"{}\" y1=\"{:.1f}\" x2=\"{}\" y2=\"{:.1f}\"/>", kLeft, py(y),
-                     kWidth - kRight, py(y));
-      fmt::format_to(out, "<text class=\"tick\" x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>", kLeft - 6,
+      fmt::format_to(out, "<line class=\"grid\" x1=\"{}\" y1=\"{:.1f}\" x2=\"{}\" y2=\"{:.1f}\"/>", kChartLeft, py(y),
+                     kChartWidth - kChartRight, py(y));
+      fmt::format_to(out, "<text class=\"tick\" x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>", kChartLeft - 6,
                      py(y) + 4, short_number(y, chart_.form));
     }
     for (const double x : round_ticks(x_.low, x_.high, 6)) {
       fmt::format_to(out, "<text class=\"tick\" x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{}</text>", px(x),
-                     kHeight - kBottom + 16, short_number(x, NumberForm::Plain));
+                     kChartHeight - kChartBottom + 16, short_number(x, NumberForm::Plain));
     }
-    fmt::format_to(out, "<line class=\"axis\" x1=\"{0}\" y1=\"{1}\" x2=\"{2}\" y2=\"{1}\"/>", kLeft, kHeight - kBottom,
-                   kWidth - kRight);
+    fmt::format_to(out, "<line class=\"axis\" x1=\"{0}\" y1=\"{1}\" x2=\"{2}\" y2=\"{1}\"/>", kChartLeft,
+                   kChartHeight - kChartBottom, kChartWidth - kChartRight);
     fmt::format_to(out, "<text class=\"tick\" x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
-                   (kLeft + kWidth - kRight) / 2, kHeight - 6, escaped(chart_.x_label));
+                   (kChartLeft + kChartWidth - kChartRight) / 2, kChartHeight - 6, escaped(chart_.x_label));
   }
 
   void line(const ChartSeries& series) {

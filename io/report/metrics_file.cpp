@@ -15,17 +15,17 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // Lines of one file in two lots: those that stay, and those of steps that will be made again (or are torn).
-struct Lines {
+struct JsonLines {
   std::vector<std::string> kept, replaced;
 };
 
-Lines sort_lines(const std::string& path, int64_t resume_iteration) {
-  Lines lines;
+JsonLines sort_lines(const std::string& path, int64_t resume_iteration) {
+  JsonLines lines;
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
-    const Json json = Json::parse(line, nullptr, false);
-    const bool whole = json.is_object() && json.contains("iteration") && json["iteration"].is_number_integer();
-    const bool stays = whole && json["iteration"].get<int64_t>() <= resume_iteration;
+    const Json record = Json::parse(line, nullptr, false);
+    const bool whole = record.is_object() && record.contains("iteration") && record["iteration"].is_number_integer();
+    const bool stays = whole && record["iteration"].get<int64_t>() <= resume_iteration;
     (stays ? lines.kept : lines.replaced).push_back(line);
   }
   return lines;
@@ -40,7 +40,7 @@ void write_lines(const std::string& path, const std::vector<std::string>& lines)
 
 void move_aside(const std::string& path, int64_t resume_iteration) {
   if (!std::filesystem::is_regular_file(path)) return;  // a device or a pipe has no lines to keep
-  const Lines lines = sort_lines(path, resume_iteration);
+  const JsonLines lines = sort_lines(path, resume_iteration);
   if (lines.replaced.empty()) return;
   int number = 1;
   while (std::filesystem::exists(fmt::format("{}.replaced-{}", path, number))) ++number;
@@ -52,39 +52,39 @@ void move_aside(const std::string& path, int64_t resume_iteration) {
 }  // namespace
 
 std::string metrics_json(const IterationRecord& r) {
-  Json json = {{"iteration", r.iteration},
-               {"lm_loss", r.lm_loss},
-               {"grad_norm", r.grad_norm},
-               {"learning_rate", r.learning_rate},
-               {"loss_scale", r.loss_scale},
-               {"consumed_samples", r.consumed_samples},
-               {"consumed_tokens", r.consumed_tokens},
-               {"global_batch_size", r.global_batch_size},
-               {"skipped", r.skipped},
-               {"step_ms", r.step_ms},
-               {"tokens_per_s", r.tokens_per_s},
-               {"comm_bytes", r.comm_bytes},
-               {"model_tflops", r.model_tflops},
-               {"hardware_tflops", r.hardware_tflops},
-               {"mfu", r.mfu},
-               {"bubble_fraction", r.bubble_fraction},
-               {"data_wait_ms", r.data_wait_ms},
-               {"exposed_comm_ms", r.exposed_comm_ms},
-               {"memory_bytes", r.memory_bytes},
-               {"peak_memory_bytes", r.peak_memory_bytes}};
-  if (r.num_zeros) json["num_zeros"] = *r.num_zeros;
-  if (r.params_norm) json["params_norm"] = *r.params_norm;
-  return json.dump();
+  Json record = {{"iteration", r.iteration},
+                 {"lm_loss", r.lm_loss},
+                 {"grad_norm", r.grad_norm},
+                 {"learning_rate", r.learning_rate},
+                 {"loss_scale", r.loss_scale},
+                 {"consumed_samples", r.consumed_samples},
+                 {"consumed_tokens", r.consumed_tokens},
+                 {"global_batch_size", r.global_batch_size},
+                 {"skipped", r.skipped},
+                 {"step_ms", r.step_ms},
+                 {"tokens_per_s", r.tokens_per_s},
+                 {"comm_bytes", r.comm_bytes},
+                 {"model_tflops", r.model_tflops},
+                 {"hardware_tflops", r.hardware_tflops},
+                 {"mfu", r.mfu},
+                 {"bubble_fraction", r.bubble_fraction},
+                 {"data_wait_ms", r.data_wait_ms},
+                 {"exposed_comm_ms", r.exposed_comm_ms},
+                 {"memory_bytes", r.memory_bytes},
+                 {"peak_memory_bytes", r.peak_memory_bytes}};
+  if (r.num_zeros) record["num_zeros"] = *r.num_zeros;
+  if (r.params_norm) record["params_norm"] = *r.params_norm;
+  return record.dump();
 }
 
 std::string metrics_json(const EvaluationRecord& r) {
-  Json json = {{"iteration", r.iteration},
-               {"split", r.split},
-               {"lm_loss", r.lm_loss},
-               {"lm_loss_ppl", std::exp(std::min(20.0, r.lm_loss))},
-               {"tokens", r.tokens}};
-  if (r.bits_per_byte) json["bits_per_byte"] = *r.bits_per_byte;
-  return json.dump();
+  Json record = {{"iteration", r.iteration},
+                 {"split", r.split},
+                 {"lm_loss", r.lm_loss},
+                 {"lm_loss_ppl", std::exp(std::min(20.0, r.lm_loss))},
+                 {"tokens", r.tokens}};
+  if (r.bits_per_byte) record["bits_per_byte"] = *r.bits_per_byte;
+  return record.dump();
 }
 
 MetricsFile::MetricsFile(const std::string& path, int64_t resume_iteration) : path_(path) {

@@ -19,12 +19,6 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-Json read_json(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) return nullptr;
-  return Json::parse(file, nullptr, false);
-}
-
 bool tells_of_a_finished_run(const std::string& summary_path) {
   const Json summary = read_json(summary_path);
   return summary.is_object() && summary.value("ended", "") == "finished";
@@ -114,6 +108,12 @@ RunDirectory open_run_directory(const RunOptions& options, const RunFacts& facts
   }
   create(path);
   return {path, false};
+}
+
+nlohmann::ordered_json read_json(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) return nullptr;
+  return nlohmann::ordered_json::parse(file, nullptr, false);
 }
 
 void write_text_file(const std::string& path, const std::string& text) {

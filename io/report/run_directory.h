@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -57,6 +58,8 @@ void set_records_aside(const RunDirectory& directory);
 /// Writes summary.json at the end of a run of `steps` iterations. A start that found nothing left to do keeps that of
 /// the one which finished the run.
 void write_summary(const RunDirectory& directory, const std::string& json, int64_t steps);
+/// What a file of a run holds; null where there is none, discarded where it is no JSON (a run may have been killed).
+nlohmann::ordered_json read_json(const std::string& path);
 /// A file whole or not at all. Throws RunTimeError.
 void write_text_file(const std::string& path, const std::string& text);
 /// Environment variables that shape a run (OMP_*, UCX_*, some of SLURM_*, ...), never one whose name tells of a secret.

@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-const char* name_of(Origin origin) {
+const char* origin_name(Origin origin) {
   switch (origin) {
     case Origin::Default:
       return "default";
@@ -43,7 +43,7 @@ Json options_json(const ParsedOptions& parsed) {
     const auto found = parsed.settings.find(entry.name);
     const bool kept = found != parsed.settings.end() && found->second.value == value;
     const Origin origin = kept ? found->second.origin : Origin::Derived;
-    options[entry.name] = {{"value", value}, {"origin", name_of(origin)}};
+    options[entry.name] = {{"value", value}, {"origin", origin_name(origin)}};
     if (origin == Origin::File || origin == Origin::Preset) options[entry.name]["where"] = found->second.where;
   }
   return options;

@@ -13,7 +13,7 @@
 namespace triax::io {
 namespace {
 
-nlohmann::json read_json(const std::string& path) {
+nlohmann::json read_index_json(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
   if (!(text << file.rdbuf())) throw RunTimeError(fmt::format("{}: cannot be read", path));
@@ -78,7 +78,7 @@ void SafetensorsDirectory::add(const std::string& path) {
 }
 
 void SafetensorsDirectory::read_index(const std::string& path) {
-  const nlohmann::json index = read_json(path);
+  const nlohmann::json index = read_index_json(path);
   if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object()) {
     throw RunTimeError(fmt::format("{}: has no object weight_map", path));
   }

@@ -18,33 +18,33 @@ namespace {
 using nlohmann::json;
 
 /// Types of the format and their bytes per element.
-constexpr std::array<std::pair<const char*, int64_t>, 15> kTypes = {{{"BOOL", 1},
-                                                                     {"U8", 1},
-                                                                     {"I8", 1},
-                                                                     {"F8_E5M2", 1},
-                                                                     {"F8_E4M3", 1},
-                                                                     {"I16", 2},
-                                                                     {"U16", 2},
-                                                                     {"F16", 2},
-                                                                     {"BF16", 2},
-                                                                     {"I32", 4},
-                                                                     {"U32", 4},
-                                                                     {"F32", 4},
-                                                                     {"F64", 8},
-                                                                     {"I64", 8},
-                                                                     {"U64", 8}}};
+constexpr std::array<std::pair<const char*, int64_t>, 15> kElementTypes = {{{"BOOL", 1},
+                                                                            {"U8", 1},
+                                                                            {"I8", 1},
+                                                                            {"F8_E5M2", 1},
+                                                                            {"F8_E4M3", 1},
+                                                                            {"I16", 2},
+                                                                            {"U16", 2},
+                                                                            {"F16", 2},
+                                                                            {"BF16", 2},
+                                                                            {"I32", 4},
+                                                                            {"U32", 4},
+                                                                            {"F32", 4},
+                                                                            {"F64", 8},
+                                                                            {"I64", 8},
+                                                                            {"U64", 8}}};
 
 int64_t bytes_of_type(const std::string& type) {
-  for (const auto& [name, bytes] : kTypes) {
+  for (const auto& [name, bytes] : kElementTypes) {
     if (type == name) return bytes;
   }
   return 0;
 }
 
 /// Reports with the file's path.
-class Reader {
+class SafetensorsReader {
  public:
-  explicit Reader(const std::string& path) : path_(path) {}
+  explicit SafetensorsReader(const std::string& path) : path_(path) {}
 
   [[noreturn]] void fail(const std::string& what) const {
     throw RunTimeError(fmt::format("{}: not a valid safetensors file: {}", path_, what));
@@ -185,7 +185,7 @@ std::string safetensors_type(DType dtype) {
 }
 
 SafetensorsHeader parse_safetensors_header(std::span<const std::byte> file, const std::string& path) {
-  const Reader reader(path);
+  const SafetensorsReader reader(path);
   const uint64_t length = reader.header_length(file);
   const json parsed = reader.parse({reinterpret_cast<const char*>(file.data()) + 8, length});
   SafetensorsHeader header;

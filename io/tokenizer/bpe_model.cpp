@@ -20,7 +20,7 @@ size_t count_pairs(const BpeVocabulary& v) {
   return cuts;
 }
 
-std::string quoted(std::string_view bytes) {
+std::string in_quotes(std::string_view bytes) {
   std::string out = "'";
   for (const char c : bytes) {
     if (c >= ' ' && c <= '~') {
@@ -48,7 +48,7 @@ void BpeModel::index_tokens() {
     if (tokens[id].empty()) continue;
     const auto [it, fresh] = ids_.emplace(tokens[id], static_cast<int32_t>(id));
     if (!fresh)
-      throw std::invalid_argument(fmt::format("ids {} and {} are both {}", it->second, id, quoted(tokens[id])));
+      throw std::invalid_argument(fmt::format("ids {} and {} are both {}", it->second, id, in_quotes(tokens[id])));
     if (tokens[id].size() == 1) byte_ids_[static_cast<uint8_t>(tokens[id][0])] = static_cast<int32_t>(id);
     longest_token_ = std::max(longest_token_, tokens[id].size());
   }
@@ -67,7 +67,7 @@ void BpeModel::index_merges() {
       const auto whole = ids_.find(tokens[left] + tokens[right]);
       if (whole == ids_.end()) {
         throw std::invalid_argument(fmt::format("merge {}: {} + {} is not in the vocabulary", rank + 1,
-                                                quoted(tokens[left]), quoted(tokens[right])));
+                                                in_quotes(tokens[left]), in_quotes(tokens[right])));
       }
       merges_.insert(left, right, {rank++, whole->second});
     }

@@ -10,8 +10,6 @@
 namespace triax::io {
 namespace {
 
-constexpr const char* kEndOfText = "<|endoftext|>";
-
 std::vector<std::pair<int32_t, int32_t>> read_merges(const std::string& path, const nlohmann::json& vocab) {
   const std::string text = read_whole_file("--merge-file", path, "a merges.txt: one merge, two tokens, a line");
   const MergeReader reader(vocab);

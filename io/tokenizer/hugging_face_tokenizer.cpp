@@ -17,28 +17,26 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr const char* kOption = "--tokenizer-model";
-
 // Where tokenizer.json lies; explains what else the user may have meant.
 fs::path find_tokenizer_json(const std::string& model) {
-  if (model.empty()) refuse(kOption, model, "is missing", "give a tokenizer.json or the directory that holds it");
+  if (model.empty()) refuse(kModelOption, model, "is missing", "give a tokenizer.json or the directory that holds it");
   const fs::path path = model;
   std::error_code ignored;
   if (!fs::exists(path, ignored)) {
-    refuse(kOption, model, "there is no such file or directory (names on a model hub are not looked up)",
+    refuse(kModelOption, model, "there is no such file or directory (names on a model hub are not looked up)",
            "download the model's tokenizer.json and tokenizer_config.json and give their directory");
   }
   if (!fs::is_directory(path, ignored)) return path;
   if (fs::exists(path / "tokenizer.json", ignored)) return path / "tokenizer.json";
   if (fs::exists(path / "vocab.json", ignored) && fs::exists(path / "merges.txt", ignored)) {
-    refuse(kOption, model, "holds no tokenizer.json",
+    refuse(kModelOption, model, "holds no tokenizer.json",
            "use --tokenizer-type GPT2BPETokenizer with its vocab.json and merges.txt");
   }
   if (fs::exists(path / "tokenizer.model", ignored)) {
-    refuse(kOption, model, "holds no tokenizer.json",
+    refuse(kModelOption, model, "holds no tokenizer.json",
            "use --tokenizer-type SentencePieceTokenizer --tokenizer-model " + (path / "tokenizer.model").string());
   }
-  refuse(kOption, model, "holds no tokenizer.json", "give the directory of the model's tokenizer files");
+  refuse(kModelOption, model, "holds no tokenizer.json", "give the directory of the model's tokenizer files");
 }
 
 std::optional<std::string> token_name(const json& config, const char* key) {
@@ -65,13 +63,13 @@ void find_bos_and_eod(const fs::path& file, const json& vocab, BpeSpec& spec) {
     const fs::path path = file.parent_path() / beside;
     std::error_code ignored;
     if (!fs::exists(path, ignored)) continue;
-    const json config = read_json_file(kOption, path.string(), "the model's own file");
-    if (!config.is_object()) refuse(kOption, path.string(), "is not a JSON object", "give the model's own file");
+    const json config = read_json_file(kModelOption, path.string(), "the model's own file");
+    if (!config.is_object()) refuse(kModelOption, path.string(), "is not a JSON object", "give the model's own file");
     const auto eos = token_name(config, "eos_token"), bos = token_name(config, "bos_token");
     if (eos && !spec.eod) {
       spec.eod = id_of(spec, vocab, *eos);
       if (!spec.eod) {
-        refuse(kOption, path.string(), fmt::format("its eos_token '{}' is not a token of tokenizer.json", *eos),
+        refuse(kModelOption, path.string(), fmt::format("its eos_token '{}' is not a token of tokenizer.json", *eos),
                "give files of one and the same model");
       }
     }
@@ -101,19 +99,19 @@ BpeSpec read_spec(const fs::path& file, const json& root) {
 
 std::unique_ptr<Tokenizer> make_hugging_face_tokenizer(const TokenizerOptions& options) {
   const fs::path file = find_tokenizer_json(options.model);
-  const json root = read_json_file(kOption, file.string(), "a tokenizer.json");
+  const json root = read_json_file(kModelOption, file.string(), "a tokenizer.json");
   BpeSpec spec;
   try {
     spec = read_spec(file, root);
   } catch (const std::invalid_argument& error) {
-    refuse(kOption, file.string(), error.what(),
+    refuse(kModelOption, file.string(), error.what(),
            "use a byte-level BPE, or the model's .model with SentencePieceTokenizer");
   } catch (const json::exception& error) {
-    refuse(kOption, file.string(), fmt::format("is not laid out as a tokenizer.json ({})", error.what()),
+    refuse(kModelOption, file.string(), fmt::format("is not laid out as a tokenizer.json ({})", error.what()),
            "give the file as the model's authors published it");
   }
   spec.type = options.type;
-  return make_bpe(std::move(spec), kOption, file.string());
+  return make_bpe(std::move(spec), kModelOption, file.string());
 }
 
 }  // namespace triax::io

@@ -11,6 +11,11 @@
 
 namespace triax::io {
 
+/// Names the file of types that have one.
+inline constexpr const char* kModelOption = "--tokenizer-model";
+/// The one special token of GPT-2's vocabulary.
+inline constexpr const char* kEndOfText = "<|endoftext|>";
+
 std::unique_ptr<Tokenizer> make_byte_level_tokenizer(const TokenizerOptions& options);
 std::unique_ptr<Tokenizer> make_null_tokenizer(const TokenizerOptions& options);
 std::unique_ptr<Tokenizer> make_gpt2_bpe_tokenizer(const TokenizerOptions& options);

@@ -13,9 +13,9 @@ namespace triax::io {
 namespace {
 
 /// Non-empty lines of the source's texts.
-class Lines : public sentencepiece::SentenceIterator {
+class SourceLines : public sentencepiece::SentenceIterator {
  public:
-  explicit Lines(const TextSource& source) : source_(source) { Next(); }
+  explicit SourceLines(const TextSource& source) : source_(source) { Next(); }
 
   bool done() const override { return done_; }
   const std::string& value() const override { return line_; }
@@ -54,7 +54,7 @@ std::string train_sentence_piece(const TrainTokenizerOptions& options, const Tex
     refuse("--vocab-size", std::to_string(options.vocab_size),
            "must hold 256 bytes, three control tokens and some pieces, and be at most 2^24", "give for example 2048");
   }
-  Lines lines(source);
+  SourceLines lines(source);
   if (lines.done()) refuse("--input", "", "the files hold no text", "give files with text in UTF-8");
   const std::unordered_map<std::string, std::string> settings = {
       {"model_type", options.model_type},

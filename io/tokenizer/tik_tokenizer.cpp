@@ -17,7 +17,6 @@
 namespace triax::io {
 namespace {
 
-constexpr const char* kOption = "--tokenizer-model";
 constexpr int64_t kMegatronVocabulary = 1 << 17;  // Megatron's default --vocab-size for this type
 constexpr int64_t kRankLimit = 1 << 24;
 const std::vector<std::string> kSpecials = {"<unk>", "<s>", "</s>", "<mask>", "<pad>", "<cls>", "<sep>"};
@@ -124,12 +123,12 @@ int64_t choose_vocabulary_size(const TokenizerOptions& options, int64_t specials
 }
 
 std::vector<std::string> read_ranks(const TokenizerOptions& options) {
-  const std::string file = read_whole_file(kOption, options.model, "a tiktoken rank file");
+  const std::string file = read_whole_file(kModelOption, options.model, "a tiktoken rank file");
   try {
     const size_t first = file.find_first_not_of(" \t\r\n");
     return first != std::string::npos && file[first] == '[' ? read_rank_json(file) : read_rank_lines(file);
   } catch (const std::invalid_argument& error) {
-    refuse(kOption, options.model, error.what(), "give a .tiktoken rank file or Megatron's JSON of ranks");
+    refuse(kModelOption, options.model, error.what(), "give a .tiktoken rank file or Megatron's JSON of ranks");
   }
 }
 
@@ -155,7 +154,7 @@ std::unique_ptr<Tokenizer> make_tik_tokenizer(const TokenizerOptions& options) {
     if (specials[id] == "</s>") spec.eod = static_cast<int32_t>(id);
   }
   spec.stages = {{std::string(pattern == "v1" ? tiktoken_v1_pattern() : tiktoken_v2_pattern()), Gaps::Keep}};
-  return make_bpe(std::move(spec), kOption, options.model);
+  return make_bpe(std::move(spec), kModelOption, options.model);
 }
 
 }  // namespace triax::io

@@ -12,14 +12,14 @@
 namespace triax::io {
 namespace {
 
-constexpr std::array<std::string_view, 8> kTypes = {
+constexpr std::array<std::string_view, 8> kTokenizerTypes = {
     "ByteLevelTokenizer", "NullTokenizer",          "GPT2BPETokenizer", "HuggingFaceTokenizer",
     "TikTokenizer",       "SentencePieceTokenizer", "Llama2Tokenizer",  "GPTSentencePieceTokenizer",
 };
 
 }  // namespace
 
-std::span<const std::string_view> tokenizer_types() { return kTypes; }
+std::span<const std::string_view> tokenizer_types() { return kTokenizerTypes; }
 
 std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerOptions& options) {
   const auto& type = options.type;
@@ -32,7 +32,7 @@ std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerOptions& options) {
     return make_sentence_piece_tokenizer(options);
   }
   refuse("--tokenizer-type", type, type.empty() ? "a tokenizer must be named" : "there is no such tokenizer here",
-         fmt::format("give one of {}", fmt::join(kTypes, ", ")));
+         fmt::format("give one of {}", fmt::join(kTokenizerTypes, ", ")));
 }
 
 std::string Tokenizer::token_text(int32_t id) const {

@@ -20,7 +20,6 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::ordered_json;
 
-constexpr const char* kEndOfText = "<|endoftext|>";
 constexpr size_t kPart = 16 << 20;  // bytes of a file read at once
 
 void write_file(const fs::path& path, std::string_view content) {

@@ -9,9 +9,10 @@ namespace triax::io {
 namespace {
 
 // Fields of the schema that are used here.
-constexpr uint32_t kVersion = 1, kId = 1, kName = 2, kType = 3, kDataDependencies = 5, kDuration = 7, kAttribute = 10;
+constexpr uint32_t kSchemaVersion = 1, kId = 1, kName = 2, kType = 3, kDataDependencies = 5, kDuration = 7,
+                   kAttribute = 10;
 constexpr uint32_t kAttributeName = 1, kInt32 = 7, kInt64 = 9, kUint64 = 13, kBool = 27, kString = 29;
-constexpr const char* kSchema = "0.0.4";
+constexpr const char* kChakraSchema = "0.0.4";
 enum WireType : uint32_t { Varint = 0, Length = 2 };
 
 class Message {
@@ -87,9 +88,9 @@ Message message_of(int rank, const ChakraNode& node) {
   return m;
 }
 
-class Reader {
+class ChakraReader {
  public:
-  Reader(std::string_view bytes, const std::string& name) : rest_(bytes), name_(&name) {}
+  ChakraReader(std::string_view bytes, const std::string& name) : rest_(bytes), name_(&name) {}
   bool done() const { return rest_.empty(); }
   uint64_t varint() {
     uint64_t value = 0;
@@ -123,7 +124,7 @@ struct Attribute {
 
 Attribute attribute_of(std::string_view bytes, const std::string& name) {
   Attribute a;
-  for (Reader reader(bytes, name); !reader.done();) {
+  for (ChakraReader reader(bytes, name); !reader.done();) {
     const uint64_t key = reader.varint();
     if ((key & 7) == Varint) {
       a.number = reader.varint();
@@ -150,7 +151,7 @@ void take(const Attribute& a, ChakraNode& node) {
 
 ChakraNode node_of(std::string_view bytes, const std::string& name) {
   ChakraNode node;
-  for (Reader reader(bytes, name); !reader.done();) {
+  for (ChakraReader reader(bytes, name); !reader.done();) {
     const uint64_t key = reader.varint();
     const auto field = static_cast<uint32_t>(key >> 3);
     if ((key & 7) == Varint) {
@@ -162,7 +163,7 @@ ChakraNode node_of(std::string_view bytes, const std::string& name) {
       const std::string_view inside = reader.text();
       if (field == kName) node.name = std::string(inside);
       if (field == kDataDependencies) {
-        for (Reader list(inside, name); !list.done();) node.depends.push_back(list.varint());
+        for (ChakraReader list(inside, name); !list.done();) node.depends.push_back(list.varint());
       }
       if (field == kAttribute) take(attribute_of(inside, name), node);
     } else {
@@ -177,16 +178,16 @@ ChakraNode node_of(std::string_view bytes, const std::string& name) {
 std::string chakra_trace(int rank, const std::vector<ChakraNode>& nodes) {
   std::string file;
   Message metadata;
-  metadata.text(kVersion, kSchema);
+  metadata.text(kSchemaVersion, kChakraSchema);
   metadata.append_to(file);
   for (const ChakraNode& node : nodes) message_of(rank, node).append_to(file);
   return file;
 }
 
 std::vector<ChakraNode> parse_chakra_trace(std::string_view bytes, const std::string& name) {
-  Reader reader(bytes, name);
-  Reader metadata(reader.text(), name);
-  if (metadata.varint() != (kVersion << 3 | Length) || metadata.text() != kSchema) reader.fail();
+  ChakraReader reader(bytes, name);
+  ChakraReader metadata(reader.text(), name);
+  if (metadata.varint() != (kSchemaVersion << 3 | Length) || metadata.text() != kChakraSchema) reader.fail();
   std::vector<ChakraNode> nodes;
   while (!reader.done()) nodes.push_back(node_of(reader.text(), name));
   return nodes;

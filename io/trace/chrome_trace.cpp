@@ -13,9 +13,6 @@ namespace {
 using parallel::OpKind;
 using parallel::Stream;
 
-// Microseconds with every picosecond.
-std::string microseconds(int64_t ps) { return fmt::format("{}.{:06}", ps / 1'000'000, ps % 1'000'000); }
-
 class Writer {
  public:
   explicit Writer(const Timeline& timeline) : timeline_(timeline) {}

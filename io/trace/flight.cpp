@@ -20,7 +20,7 @@ constexpr double kNanosecond = 1e-9;
 constexpr int kOperations = static_cast<int>(comm::Operation::Barrier) + 1;
 
 template <size_t kSize>
-std::string text_of(const std::array<char, kSize>& text) {
+std::string text_in(const std::array<char, kSize>& text) {
   return std::string(text.data(), strnlen(text.data(), kSize));
 }
 
@@ -46,8 +46,8 @@ FlightRank rank_of(const FlightHeader& h, const std::string& path) {
   r.world = h.world;
   r.pid = h.pid;
   r.supervised = h.parent_pid != 0;
-  r.host = text_of(h.host);
-  r.place = text_of(h.place);
+  r.host = text_in(h.host);
+  r.place = text_in(h.place);
   r.start_s = seconds(h.start_monotonic_ns);
   r.start_epoch_s = seconds(h.start_realtime_ns);
   r.timeout_s = h.timeout_s;
@@ -55,11 +55,11 @@ FlightRank rank_of(const FlightHeader& h, const std::string& path) {
   r.completed = h.completed.load() != 0;
   r.leaving = h.leaving.load();
   r.signal = h.signal.load();
-  if (h.unguarded_since_ns.load() != 0) r.unguarded = text_of(h.unguarded);
+  if (h.unguarded_since_ns.load() != 0) r.unguarded = text_in(h.unguarded);
   r.failure.kind = static_cast<FailureKind>(h.failure_kind.load());
   if (r.failure.kind != FailureKind::None) {
     r.failure.time_s = seconds(h.failure_time_ns);
-    r.failure.words = text_of(h.failure_words);
+    r.failure.words = text_in(h.failure_words);
   }
   r.end = static_cast<EndKind>(h.end.kind.load());
   if (r.end != EndKind::None) {
@@ -81,7 +81,7 @@ FlightRow row_of(const FlightRecord& record, const FlightHeader& header) {
   row.lane = static_cast<FlightLane>(record.lane);
   row.code = record.code;
   if (row.kind == FlightKind::Communication && record.name < header.names.size()) {
-    row.group = text_of(header.names[record.name]);
+    row.group = text_in(header.names[record.name]);
   }
   row.number = record.number;
   row.step = record.step;

@@ -12,7 +12,7 @@ namespace {
 
 using parallel::OpKind;
 
-constexpr double kWidth = 1200, kLeft = 60, kTop = 40, kRow = 26, kBar = 20, kBottom = 60;
+constexpr double kGanttWidth = 1200, kGanttLeft = 60, kGanttTop = 40, kGanttRow = 26, kGanttBar = 20, kGanttBottom = 60;
 
 struct Look {
   const char* fill;
@@ -52,7 +52,7 @@ class Picture {
   }
 
   std::string run() {
-    const double height = kTop + kRow * static_cast<double>(rows_.size()) + kBottom;
+    const double height = kGanttTop + kGanttRow * static_cast<double>(rows_.size()) + kGanttBottom;
     out_ = fmt::format(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\" "
         "font-family=\"sans-serif\" font-size=\"11\">\n"
@@ -60,11 +60,12 @@ class Picture {
         "patternTransform=\"rotate(45)\"><rect width=\"4\" height=\"4\" fill=\"#ffffff\"/><rect width=\"2\" "
         "height=\"4\" fill=\"#4c78c8\"/></pattern></defs>\n"
         "<rect width=\"{0}\" height=\"{1}\" fill=\"#ffffff\"/>\n<text x=\"{2}\" y=\"20\" font-size=\"14\">{3}</text>\n",
-        kWidth + kLeft + 20, height, kLeft, escaped(options_.title));
+        kGanttWidth + kGanttLeft + 20, height, kGanttLeft, escaped(options_.title));
     for (const auto& [rank, row] : rows_) {
-      out_ += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>\n", kLeft - 8, top(row) + 14, rank);
+      out_ +=
+          fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>\n", kGanttLeft - 8, top(row) + 14, rank);
       out_ += fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"none\" stroke=\"#dddddd\"/>\n",
-                          kLeft, top(row), kWidth, kBar);
+                          kGanttLeft, top(row), kGanttWidth, kGanttBar);
     }
     for (const TimelineEvent& event : timeline_.events) {
       if (is_drawn(event)) bar(event);
@@ -75,8 +76,8 @@ class Picture {
   }
 
  private:
-  double top(int row) const { return kTop + kRow * row; }
-  double x(int64_t ps) const { return kLeft + kWidth * static_cast<double>(ps) / static_cast<double>(end_); }
+  double top(int row) const { return kGanttTop + kGanttRow * row; }
+  double x(int64_t ps) const { return kGanttLeft + kGanttWidth * static_cast<double>(ps) / static_cast<double>(end_); }
 
   void bar(const TimelineEvent& e) {
     const double left = x(e.start_ps);
@@ -85,7 +86,7 @@ class Picture {
     out_ += fmt::format(
         "<rect x=\"{:.2f}\" y=\"{}\" width=\"{:.2f}\" height=\"{}\" fill=\"{}\" stroke=\"#ffffff\" "
         "stroke-width=\"0.5\"><title>{}</title></rect>\n",
-        left, y, width, kBar, look_of(e.kind).fill, e.name);
+        left, y, width, kGanttBar, look_of(e.kind).fill, e.name);
     if (parallel::is_compute(e.kind) && width > 14) {
       out_ += fmt::format("<text x=\"{:.2f}\" y=\"{}\" text-anchor=\"middle\" fill=\"{}\">{}</text>\n",
                           left + width / 2, y + 14, e.kind == OpKind::Recompute ? "#000000" : "#ffffff", e.micro_batch);
@@ -98,16 +99,16 @@ class Picture {
     const double rough = span / 10;
     const double power = std::pow(10, std::floor(std::log10(rough)));
     const double step = power * (rough / power < 1.5 ? 1 : rough / power < 3.5 ? 2 : rough / power < 7.5 ? 5 : 10);
-    const double y = height - kBottom + 8;
+    const double y = height - kGanttBottom + 8;
     for (int i = 0; i * step <= span * (1 + 1e-9); ++i) {
-      const double at = kLeft + kWidth * i * step / span;
+      const double at = kGanttLeft + kGanttWidth * i * step / span;
       out_ += fmt::format(
           "<line x1=\"{0:.2f}\" y1=\"{1}\" x2=\"{0:.2f}\" y2=\"{2}\" stroke=\"#000000\"/>"
           "<text x=\"{0:.2f}\" y=\"{3}\" text-anchor=\"middle\">{4:.6g}</text>\n",
           at, y - 8, y - 3, y + 9, i * step);
     }
-    out_ += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"end\">time in {}</text>\n", kLeft + kWidth, y + 24,
-                        escaped(options_.unit_name));
+    out_ += fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"end\">time in {}</text>\n", kGanttLeft + kGanttWidth,
+                        y + 24, escaped(options_.unit_name));
   }
 
   void legend(double height) {
@@ -115,7 +116,7 @@ class Picture {
     for (const TimelineEvent& event : timeline_.events) {
       if (is_drawn(event)) looks.emplace(look_of(event.kind).name, look_of(event.kind).fill);
     }
-    double left = kLeft;
+    double left = kGanttLeft;
     for (const auto& [name, fill] : looks) {
       out_ += fmt::format(
           "<rect x=\"{}\" y=\"{}\" width=\"12\" height=\"12\" fill=\"{}\"/><text x=\"{}\" y=\"{}\">{}</text>\n", left,

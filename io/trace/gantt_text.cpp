@@ -26,7 +26,7 @@ const char* colour_of(char letter) {
   }
 }
 
-struct Scale {
+struct ColumnScale {
   int64_t end_ps;
   int width;
   // Columns whose middle lies in [start, stop): every column shows the op that holds its middle.
@@ -62,7 +62,7 @@ std::string coloured(const std::string& row) {
 }  // namespace
 
 std::string text_gantt(const Timeline& timeline, const TextGanttOptions& options) {
-  const Scale scale{std::max<int64_t>(end_ps(timeline), 1), std::max(options.width, 10)};
+  const ColumnScale scale{std::max<int64_t>(end_ps(timeline), 1), std::max(options.width, 10)};
   std::map<int, std::string> rows;
   for (const TimelineRank& rank : timeline.ranks) rows[rank.rank].assign(static_cast<size_t>(scale.width), '.');
   for (const TimelineEvent& event : timeline.events) {

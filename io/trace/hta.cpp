@@ -5,11 +5,10 @@
 
 #include "base/error.h"
 #include "io/report/run_directory.h"
+#include "io/trace/timeline.h"
 
 namespace triax::io {
 namespace {
-
-std::string microseconds(int64_t ps) { return fmt::format("{}.{:06}", ps / 1'000'000, ps % 1'000'000); }
 
 const char* category_of(const DeviceKernel& kernel) {
   return kernel.name.rfind("Memcpy", 0) == 0 ? "gpu_memcpy" : "kernel";

@@ -41,6 +41,8 @@ const char* name_of(parallel::Stream stream) {
   return kNames[static_cast<size_t>(stream)];
 }
 
+std::string microseconds(int64_t ps) { return fmt::format("{}.{:06}", ps / 1'000'000, ps % 1'000'000); }
+
 int64_t end_ps(const Timeline& timeline) {
   int64_t end = 0;
   for (const TimelineEvent& event : timeline.events) end = std::max(end, event.stop_ps);

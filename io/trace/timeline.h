@@ -44,6 +44,9 @@ Timeline make_timeline(const parallel::Program& program, std::span<const std::ve
 /// "compute", "tp", "dp", "pp", "host".
 const char* name_of(parallel::Stream stream);
 
+/// "1.000002": microseconds with every picosecond.
+std::string microseconds(int64_t ps);
+
 /// End of the last event.
 int64_t end_ps(const Timeline& timeline);
 

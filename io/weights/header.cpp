@@ -29,7 +29,7 @@ struct EnumNames<model::PositionType> {
 namespace {
 
 constexpr const char* kFormat = "triax-weights";
-constexpr int64_t kVersion = 1;
+constexpr int64_t kWeightsVersion = 1;
 
 /// One list of fields for both directions.
 template <class Model, class Visitor>
@@ -75,7 +75,7 @@ void visit_tokenizer(Options& t, Visitor&& visit) {
 void write_header(hid_t file, const WeightsHeader& header) {
   AttributeWriter write(file);
   write("format", std::string(kFormat));
-  write("version", kVersion);
+  write("version", kWeightsVersion);
   write_model_header(file, header);
 }
 
@@ -96,9 +96,9 @@ WeightsHeader read_header(hid_t file, const std::string& path) {
   if (format != kFormat) throw RunTimeError(fmt::format("{}: not a weights file of triax (no attribute format)", path));
   int64_t version = 0;
   read("version", version);
-  if (version > kVersion) {
+  if (version > kWeightsVersion) {
     throw RunTimeError(
-        fmt::format("{}: version {} of the format, this program reads up to {}", path, version, kVersion));
+        fmt::format("{}: version {} of the format, this program reads up to {}", path, version, kWeightsVersion));
   }
   return read_model_header(file, path);
 }

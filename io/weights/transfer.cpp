@@ -9,9 +9,9 @@ namespace triax::io {
 namespace {
 
 constexpr int64_t kSlabBytes = int64_t{64} << 20;
-constexpr int kTag = 1;
+constexpr int kWeightsTag = 1;
 
-struct Piece {
+struct WeightsPiece {
   std::string name;
   parallel::ShardSpec spec;
 };
@@ -30,10 +30,10 @@ std::string announce(const parallel::ParameterStore& store, const comm::ProcessG
   return list.dump();
 }
 
-std::vector<Piece> parse(const std::string& text) {
-  std::vector<Piece> pieces;
+std::vector<WeightsPiece> parse(const std::string& text) {
+  std::vector<WeightsPiece> pieces;
   for (const auto& entry : nlohmann::json::parse(text)) {
-    Piece piece;
+    WeightsPiece piece;
     piece.name = entry[0].get<std::string>();
     piece.spec.global_shape = entry[1].get<std::vector<int64_t>>();
     piece.spec.cut_dim = entry[2].get<int>();
@@ -48,15 +48,15 @@ Tensor bytes_of(std::string& text) { return Tensor(text.data(), DType::UInt8, {s
 
 void send_announcement(std::string text, comm::Communicator& world) {
   auto size = static_cast<int64_t>(text.size());
-  world.send(Tensor(&size, DType::Int64, {1}), 0, kTag).wait();
-  world.send(bytes_of(text), 0, kTag).wait();
+  world.send(Tensor(&size, DType::Int64, {1}), 0, kWeightsTag).wait();
+  world.send(bytes_of(text), 0, kWeightsTag).wait();
 }
 
 std::string receive_announcement(int rank, comm::Communicator& world) {
   int64_t size = 0;
-  world.recv(Tensor(&size, DType::Int64, {1}), rank, kTag).wait();
+  world.recv(Tensor(&size, DType::Int64, {1}), rank, kWeightsTag).wait();
   std::string text(static_cast<size_t>(size), ' ');
-  world.recv(bytes_of(text), rank, kTag).wait();
+  world.recv(bytes_of(text), rank, kWeightsTag).wait();
   return text;
 }
 
@@ -66,7 +66,7 @@ void send_shards(const parallel::ParameterStore& store, comm::ProcessGrid& grid)
     int64_t done = 0;
     for (const Slab& slab : slabs_of(p.spec, p.weight.dtype(), kSlabBytes)) {
       const int64_t numel = numel_of(slab, p.spec.global_shape);
-      grid.world().send(p.weight.flat().range(done, done + numel), 0, kTag).wait();
+      grid.world().send(p.weight.flat().range(done, done + numel), 0, kWeightsTag).wait();
       done += numel;
     }
   }
@@ -84,15 +84,15 @@ void write_own(WeightsWriter& writer, const parallel::ParameterStore& store, com
   }
 }
 
-void write_received(WeightsWriter& writer, const std::vector<Piece>& pieces, int rank, DType dtype,
+void write_received(WeightsWriter& writer, const std::vector<WeightsPiece>& pieces, int rank, DType dtype,
                     comm::Communicator& world) {
   std::vector<std::byte> buffer;
-  for (const Piece& piece : pieces) {
+  for (const WeightsPiece& piece : pieces) {
     for (const Slab& slab : slabs_of(piece.spec, dtype, kSlabBytes)) {
       const int64_t numel = numel_of(slab, piece.spec.global_shape);
       buffer.resize(static_cast<size_t>(numel) * size_of(dtype));
       const Tensor values(buffer.data(), dtype, {numel});
-      world.recv(values, rank, kTag).wait();
+      world.recv(values, rank, kWeightsTag).wait();
       writer.write(piece.name, slab, values);
     }
   }
@@ -101,14 +101,14 @@ void write_received(WeightsWriter& writer, const std::vector<Piece>& pieces, int
 void collect(const std::string& path, const WeightsHeader& header, const parallel::ParameterStore& store,
              comm::ProcessGrid& grid) {
   comm::Communicator& world = grid.world();
-  std::vector<std::vector<Piece>> pieces;
+  std::vector<std::vector<WeightsPiece>> pieces;
   for (int rank = 0; rank < world.size(); ++rank) {
     pieces.push_back(parse(rank == 0 ? announce(store, grid) : receive_announcement(rank, world)));
   }
   WeightsWriter writer(path, header);
   std::map<std::string, bool> created;
   for (const auto& of_rank : pieces) {
-    for (const Piece& piece : of_rank) {
+    for (const WeightsPiece& piece : of_rank) {
       if (created.emplace(piece.name, true).second) writer.create(piece.name, piece.spec.global_shape);
     }
   }

@@ -1,6 +1,5 @@
 #include "io/weights/weights_file.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -10,20 +9,16 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <numeric>
 
 #include "base/error.h"
+#include "io/data/atomic_file.h"
 
 namespace triax::io {
 namespace {
 
-constexpr int64_t kReadBytes = int64_t{256} << 20;
+constexpr int64_t kSlabReadBytes = int64_t{256} << 20;
 
 std::string shape_text(const std::vector<int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
-
-int64_t product(const std::vector<int64_t>& shape) {
-  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
-}
 
 /// Memory and file selection of a slab.
 struct Selection {
@@ -46,16 +41,6 @@ Selection select(hid_t dataset, const Slab& slab, const std::vector<int64_t>& sh
   s.file = Hdf5Space(TRIAX_H5(H5Dget_space(dataset)));
   TRIAX_H5(H5Sselect_hyperslab(s.file.get(), H5S_SELECT_SET, start.data(), nullptr, count.data(), nullptr));
   return s;
-}
-
-void make_durable(const std::string& path, int flags) {
-  const int descriptor = ::open(path.c_str(), flags);
-  if (descriptor < 0 || ::fsync(descriptor) != 0) {
-    const int error = errno;
-    if (descriptor >= 0) ::close(descriptor);
-    throw RunTimeError(fmt::format("cannot make {} durable: {}", path, std::strerror(error)));
-  }
-  ::close(descriptor);
 }
 
 std::string host_name() {
@@ -126,7 +111,7 @@ void WeightsWriter::create(const std::string& name, const std::vector<int64_t>& 
   dataset.id = Hdf5Dataset(TRIAX_H5(
       H5Dcreate2(file_.get(), name.c_str(), type_.get(), space.get(), H5P_DEFAULT, properties.get(), H5P_DEFAULT)));
   dataset.shape = shape;
-  dataset.missing = product(shape);
+  dataset.missing = elements_of(shape);
   ensure(datasets_.emplace(name, std::move(dataset)).second, "WeightsWriter: tensor created twice: " + name);
 }
 
@@ -148,13 +133,13 @@ void WeightsWriter::commit() {
   datasets_.clear();
   TRIAX_H5(H5Fflush(file_.get(), H5F_SCOPE_GLOBAL));
   TRIAX_H5(H5Fclose(file_.release()));
-  make_durable(temporary_, O_RDONLY);
+  make_durable(temporary_);
   if (std::rename(temporary_.c_str(), path_.c_str()) != 0) {
     throw RunTimeError(fmt::format("cannot rename {} to {}: {}", temporary_, path_, std::strerror(errno)));
   }
   temporary_.clear();
   const std::string directory = std::filesystem::path(path_).parent_path().string();
-  make_durable(directory.empty() ? "." : directory, O_RDONLY | O_DIRECTORY);
+  make_durable(directory.empty() ? "." : directory);
 }
 
 WeightsReader::WeightsReader(const std::string& path) : path_(path) {
@@ -190,7 +175,7 @@ void WeightsReader::read(const parallel::Parameter& p, Tensor out) const {
   ensure(out.dtype() == stored_dtype || size_of(out.dtype()) >= 4, "WeightsReader: would round " + p.name);
   const Hdf5Type memory = hdf5_type(out.dtype());
   int64_t done = 0;
-  for (const Slab& slab : slabs_of(p.spec, out.dtype(), kReadBytes)) {
+  for (const Slab& slab : slabs_of(p.spec, out.dtype(), kSlabReadBytes)) {
     const int64_t numel = numel_of(slab, shape);
     const Selection s = select(dataset.get(), slab, shape);
     TRIAX_H5(H5Dread(dataset.get(), memory.get(), s.memory.get(), s.file.get(), H5P_DEFAULT,

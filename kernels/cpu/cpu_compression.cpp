@@ -9,8 +9,6 @@
 namespace triax::kernels {
 namespace {
 
-constexpr int64_t kGrain = 16384;  // elements below which a second thread costs more than it saves
-
 bool is_wide(const char* operation, const Tensor& t) {
   ensure(t.dtype() == DType::Float64 || t.dtype() == DType::Float32,
          std::string(operation) + ": fp32 or fp64, not " + t.describe());
@@ -88,7 +86,7 @@ void CpuCompression::scatter(Tensor index, Tensor value, Tensor y, Decode mode) 
   ensure(value.dtype() == y.dtype() && y.contiguous(), "scatter: values have y's dtype");
   const int32_t* places = index.as<int32_t>();
   const auto write = [&](const auto* from, auto* to) {
-    threads_->ranges(n, kGrain, [&](int64_t begin, int64_t end) {
+    threads_->ranges(n, kElementGrain, [&](int64_t begin, int64_t end) {
       if (mode == Decode::Add) {
         for (int64_t i = begin; i < end; ++i) to[places[i]] += from[i];
       } else {
@@ -144,7 +142,7 @@ void CpuCompression::momentum(Tensor m, double beta, double factor, Tensor g) {
   const bool wide = is_wide("momentum", g);
   check_vector("momentum", "m", m, g.dtype(), g.numel());
   ensure(g.contiguous(), "momentum: contiguous gradient");
-  threads_->ranges(g.numel(), kGrain,
+  threads_->ranges(g.numel(), kElementGrain,
                    [&](int64_t b, int64_t e) { blend(wide, beta, at(m, b), factor, at(g, b), e - b); });
 }
 
@@ -156,7 +154,7 @@ void CpuCompression::frozen_adam(const FrozenAdam& a, const StepBlock* step) {
   if (step->skip != 0) return;
   const FrozenAdamArgs args{1 / (1 - std::pow(a.beta1, static_cast<double>(step->update))), step->learning_rate, a.eps,
                             a.weight_decay, a.inv_sqrt_correction2};
-  threads_->ranges(n, kGrain, [&](int64_t b, int64_t e) {
+  threads_->ranges(n, kElementGrain, [&](int64_t b, int64_t e) {
     frozen_adam_run(wide, args, at(a.master, b), at(a.exp_avg, b), at(a.exp_avg_sq, b), e - b);
   });
 }

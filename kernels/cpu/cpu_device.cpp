@@ -13,7 +13,6 @@
 namespace triax::kernels {
 namespace {
 
-constexpr int64_t kGrain = 16384;        // elements below which a second thread costs more than it saves
 constexpr int64_t kReduceBlock = 65536;  // elements of one partial sum of squares
 
 /// Calls f(x run, y run, elements) in parallel over two tensors of one shape: whole runs when both are contiguous,
@@ -25,11 +24,11 @@ void for_runs(const Threads& threads, const Tensor& x, const Tensor& y, F&& f) {
   char* px = static_cast<char*>(x.data());
   char* py = static_cast<char*>(y.data());
   if (x.contiguous() && y.contiguous()) {
-    threads.ranges(x.numel(), kGrain, [&](int64_t b, int64_t e) { f(px + b * xs, py + b * ys, e - b); });
+    threads.ranges(x.numel(), kElementGrain, [&](int64_t b, int64_t e) { f(px + b * xs, py + b * ys, e - b); });
     return;
   }
   const int64_t cols = x.cols();
-  threads.ranges(x.rows(), kGrain / std::max<int64_t>(cols, 1) + 1, [&](int64_t b, int64_t e) {
+  threads.ranges(x.rows(), kElementGrain / std::max<int64_t>(cols, 1) + 1, [&](int64_t b, int64_t e) {
     for (int64_t r = b; r < e; ++r) f(px + r * x.row_stride() * xs, py + r * y.row_stride() * ys, cols);
   });
 }
@@ -160,7 +159,7 @@ void CpuDevice::count_nonfinite(Tensor x, Tensor out) {
   const auto size = static_cast<int64_t>(size_of(x.dtype()));
   const char* data = static_cast<const char*>(x.data());
   int64_t total = 0;
-  threads_.ranges(x.numel(), kGrain, [&](int64_t b, int64_t e) {
+  threads_.ranges(x.numel(), kElementGrain, [&](int64_t b, int64_t e) {
     const int64_t count = k.count_nonfinite(data + b * size, e - b);
 #pragma omp atomic
     total += count;

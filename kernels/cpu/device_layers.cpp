@@ -6,9 +6,6 @@
 namespace triax::kernels {
 namespace {
 
-/// Rows that make a piece of work worth a thread.
-int64_t row_grain(int64_t cols) { return 8192 / std::max<int64_t>(cols, 1) + 1; }
-
 /// Start of row r.
 char* row(const Tensor& t, int64_t r) {
   return static_cast<char*>(t.data()) + r * t.row_stride() * static_cast<int64_t>(size_of(t.dtype()));

@@ -8,8 +8,6 @@
 namespace triax::kernels {
 namespace {
 
-int64_t row_grain(int64_t cols) { return 8192 / std::max<int64_t>(cols, 1) + 1; }
-
 char* element(const Tensor& t, int64_t r, int64_t c) {
   return static_cast<char*>(t.data()) + (r * t.row_stride() + c) * static_cast<int64_t>(size_of(t.dtype()));
 }

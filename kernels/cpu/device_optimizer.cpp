@@ -8,7 +8,7 @@ namespace triax::kernels {
 namespace {
 
 constexpr int64_t kChunk = 1024;
-constexpr int64_t kGrain = 8192;
+constexpr int64_t kUpdateGrain = 8192;
 
 /// Calls update(begin, n, gradients of the master's type) over [0, n), then writes the chunk's parameters.
 template <class F>
@@ -20,7 +20,7 @@ void for_chunks(const Threads& threads, const KernelTable& table, const Tensor& 
   const auto convert = table.type[static_cast<size_t>(grad.dtype())].copy[static_cast<size_t>(master.dtype())];
   const auto publish =
       param ? table.type[static_cast<size_t>(master.dtype())].copy[static_cast<size_t>(param.dtype())] : nullptr;
-  threads.ranges(master.numel(), kGrain, [&](int64_t begin, int64_t end) {
+  threads.ranges(master.numel(), kUpdateGrain, [&](int64_t begin, int64_t end) {
     alignas(64) double converted[kChunk];
     for (int64_t i = begin; i < end; i += kChunk) {
       const int64_t n = std::min(kChunk, end - i);

@@ -8,6 +8,11 @@
 
 namespace triax::kernels {
 
+/// Elements below which a second thread costs more than it saves.
+inline constexpr int64_t kElementGrain = 16384;
+/// Rows that make a piece of work worth a thread.
+inline int64_t row_grain(int64_t cols) { return 8192 / std::max<int64_t>(cols, 1) + 1; }
+
 class Threads {
  public:
   explicit Threads(int count) : count_(count) {}

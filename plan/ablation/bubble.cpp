@@ -28,23 +28,23 @@ double formula(const Case& one, double m) {
   return (p - 1) / (work + p - 1);
 }
 
-std::vector<Setting> settings_of(const Case& one, int m) {
+std::vector<Setting> bubble_settings(const Case& one, int m) {
   return {{"pipeline-schedule", one.schedule},
           {"pipeline-model-parallel-size", std::to_string(one.pipeline)},
           {"num-virtual-stages-per-pipeline-rank", one.chunks > 1 ? std::to_string(one.chunks) : "-"},
           {"num-microbatches", std::to_string(m)}};
 }
 
-std::vector<PointRequest> points() {
+std::vector<PointRequest> bubble_points() {
   std::vector<PointRequest> all;
   for (const Case& one : kCases) {
     for (const int m : kMicroBatches) {
       if (m >= one.pipeline) {
-        all.push_back({SweepMode::Simulated, {"--cost", "F=1,I=1,W=1"}, settings_of(one, m), 1});
+        all.push_back({SweepMode::Simulated, {"--cost", "F=1,I=1,W=1"}, bubble_settings(one, m), 1});
       }
       if (one.pipeline != 4 || m > 16) continue;
       // Interleaving needs a layer per virtual stage.
-      PointRequest clocked{SweepMode::Virtual, dimension_words({8, 32, 2, 16, 64}), settings_of(one, m), 1};
+      PointRequest clocked{SweepMode::Virtual, dimension_words({8, 32, 2, 16, 64}), bubble_settings(one, m), 1};
       const std::vector<std::string> rest = short_run(2);
       clocked.arguments.insert(clocked.arguments.end(), rest.begin(), rest.end());
       clocked.arguments.insert(clocked.arguments.end(), {"--micro-batch-size", "1", "--cost", "F=1,I=1,W=1"});
@@ -65,7 +65,7 @@ std::vector<PointRequest> points() {
 io::Series marks(const AblationData& data, const Case& one, const std::string& mode, int colour, double& worst) {
   io::Series series{.label = fmt::format("{}: {}", one.label, mode), .look = io::SeriesLook::Points, .colour = colour};
   for (const int m : kMicroBatches) {
-    const AblationRow* row = data.find(settings_of(one, m), mode);
+    const AblationRow* row = data.find(bubble_settings(one, m), mode);
     add_point(series, m, row, "bubble_fraction");
     const double value = row == nullptr ? NAN : row->row.mean("bubble_fraction");
     if (std::isfinite(value)) worst = std::max(worst, std::abs(value - formula(one, m)));
@@ -73,7 +73,7 @@ io::Series marks(const AblationData& data, const Case& one, const std::string& m
   return series;
 }
 
-AblationResult conclude(const AblationData& data) {
+AblationResult conclude_bubble(const AblationData& data) {
   AblationResult result;
   io::Figure figure{.name = "bubble",
                     .title = "Pipeline bubble: more micro-batches, or a better schedule",
@@ -104,7 +104,7 @@ AblationResult conclude(const AblationData& data) {
     line.y.push_back(formula(wall, m));
   }
   for (const int m : kWall) {
-    const AblationRow* row = data.find(settings_of(wall, m), "real");
+    const AblationRow* row = data.find(bubble_settings(wall, m), "real");
     add_point(measured, m, row, "bubble_fraction");
     const double value = row == nullptr ? NAN : row->row.mean("bubble_fraction");
     if (std::isfinite(value)) {
@@ -133,7 +133,7 @@ Ablation bubble_ablation() {
       "bubble", "pipeline bubble over micro-batches and schedules",
       "(p-1)/(m+p-1) for 1f1b, (p-1)/(vm+p-1) interleaved, (p-1)/(3m+p-1) zb-h1 at F = I = W (arXiv 2104.04473 section "
       "2.2, 2401.10241)",
-      points, conclude};
+      bubble_points, conclude_bubble};
 }
 
 }  // namespace triax::plan

@@ -20,14 +20,14 @@ std::vector<Method> methods() {
           {"topk", {"--grad-compression-density", "0.01"}}};
 }
 
-std::vector<Setting> settings_of(const std::string& name) { return {{"grad-compression", name}}; }
+std::vector<Setting> compression_settings(const std::string& name) { return {{"grad-compression", name}}; }
 
-std::vector<PointRequest> points() {
+std::vector<PointRequest> compression_points() {
   std::vector<PointRequest> all;
   for (const Method& method : methods()) {
     std::vector<std::string> more = {"--data-parallel-size", "2", "--micro-batch-size", "4"};
     more.insert(more.end(), method.more.begin(), method.more.end());
-    all.push_back(real_point(settings_of(method.name), more));
+    all.push_back(real_point(compression_settings(method.name), more));
   }
   return all;
 }
@@ -42,7 +42,7 @@ double break_even(const AblationRow& none, const AblationRow& one) {
   return cost_ms > 0 ? saved * 1e-6 / cost_ms : INFINITY;
 }
 
-AblationResult conclude(const AblationData& data) {
+AblationResult conclude_compression(const AblationData& data) {
   AblationResult result;
   io::Figure figure{.name = "compression",
                     .title = "Gradient compression: step time over the speed of the link",
@@ -50,11 +50,11 @@ AblationResult conclude(const AblationData& data) {
                     .y_label = "step time in ms, nothing hidden",
                     .x_scale = io::Scale::Log10,
                     .y_scale = io::Scale::Log10};
-  const AblationRow* none = data.find(settings_of("none"));
+  const AblationRow* none = data.find(compression_settings("none"));
   std::string list;
   int colour = 0;
   for (const Method& method : methods()) {
-    const AblationRow* one = data.find(settings_of(method.name));
+    const AblationRow* one = data.find(compression_settings(method.name));
     if (one == nullptr || none == nullptr || one->row.done == 0 || none->row.done == 0) continue;
     io::Series line{.label = method.name, .look = io::SeriesLook::Formula, .colour = colour};
     for (double speed = 0.01; speed <= 20; speed *= 1.2) {
@@ -91,7 +91,7 @@ AblationResult conclude(const AblationData& data) {
 
 Ablation compression_ablation() {
   return {"compression", "below which link speed does compressing gradients pay?",
-          "B = (S_0 - S_c) / (T_c - T_0): bytes saved over time paid", points, conclude};
+          "B = (S_0 - S_c) / (T_c - T_0): bytes saved over time paid", compression_points, conclude_compression};
 }
 
 }  // namespace triax::plan

@@ -12,18 +12,19 @@ namespace {
 
 constexpr const char* kAlgorithms[] = {"ring", "halving-doubling", "hierarchical"};
 constexpr int kNodes[] = {1, 2, 4};
-constexpr int kRanks = 4;
+constexpr int kGroupRanks = 4;
 
-std::vector<Setting> settings_of(const std::string& algorithm, int nodes) {
+std::vector<Setting> hierarchical_settings(const std::string& algorithm, int nodes) {
   return {{"collective-algorithm", "dp=" + algorithm}, {"fake-nodes", std::to_string(nodes)}};
 }
 
-std::vector<PointRequest> points() {
+std::vector<PointRequest> hierarchical_points() {
   std::vector<PointRequest> all;
   for (const char* algorithm : kAlgorithms) {
     for (const int nodes : kNodes) {
-      all.push_back(real_point(settings_of(algorithm, nodes), {"--data-parallel-size", std::to_string(kRanks),
-                                                               "--micro-batch-size", "2", "--train-iters", "5"}));
+      all.push_back(real_point(
+          hierarchical_settings(algorithm, nodes),
+          {"--data-parallel-size", std::to_string(kGroupRanks), "--micro-batch-size", "2", "--train-iters", "5"}));
     }
   }
   return all;
@@ -41,7 +42,7 @@ double formula_across(const std::string& algorithm, const io::RunOptions& o, int
   return NAN;  // of the others nothing is claimed
 }
 
-AblationResult conclude(const AblationData& data) {
+AblationResult conclude_hierarchical(const AblationData& data) {
   AblationResult result;
   io::Figure figure{.name = "hierarchical",
                     .title = "Gradients' sum over 4 ranks: bytes that cross between nodes",
@@ -53,7 +54,7 @@ AblationResult conclude(const AblationData& data) {
     io::Series measured{.label = algorithm + ", measured", .look = io::SeriesLook::Bars};
     io::Series theory{.label = algorithm + ", formula", .look = io::SeriesLook::Bars};
     for (int place = 0; place < 3; ++place) {
-      const AblationRow* one = data.find(settings_of(algorithm, kNodes[place]));
+      const AblationRow* one = data.find(hierarchical_settings(algorithm, kNodes[place]));
       if (one == nullptr || !one->options || one->row.done == 0) continue;
       add_point(measured, place, one, "dp_across_bytes", 1e-6);
       const double formula = formula_across(algorithm, *one->options, kNodes[place]);
@@ -85,7 +86,8 @@ AblationResult conclude(const AblationData& data) {
 
 Ablation hierarchical_ablation() {
   return {"hierarchical", "hierarchical against flat all-reduce: bytes between nodes",
-          "ring 2(n-1)/n S k/n, hierarchical 2(k-1)/k S/r per rank, k nodes of r ranks", points, conclude};
+          "ring 2(n-1)/n S k/n, hierarchical 2(k-1)/k S/r per rank, k nodes of r ranks", hierarchical_points,
+          conclude_hierarchical};
 }
 
 }  // namespace triax::plan

@@ -11,16 +11,16 @@ namespace {
 constexpr int kSizes[] = {1, 2, 4, 8, 16};
 constexpr int kBatch = 16;
 
-std::vector<Setting> settings_of(int p, int b) {
+std::vector<Setting> micro_batch_settings(int p, int b) {
   return {{"pipeline-model-parallel-size", std::to_string(p)}, {"micro-batch-size", std::to_string(b)}};
 }
 
-std::vector<PointRequest> points() {
+std::vector<PointRequest> micro_batch_points() {
   std::vector<PointRequest> all;
   for (const int p : {1, 2}) {
     for (const int b : kSizes) {
-      all.push_back(
-          real_point(settings_of(p, b), {"--global-batch-size", std::to_string(kBatch), "--train-iters", "6"}));
+      all.push_back(real_point(micro_batch_settings(p, b),
+                               {"--global-batch-size", std::to_string(kBatch), "--train-iters", "6"}));
     }
   }
   return all;
@@ -30,11 +30,11 @@ std::vector<PointRequest> points() {
 /// the measured time of a micro-batch on one rank over p.
 double formula_ms(const AblationData& data, int p, int b) {
   const double m = static_cast<double>(kBatch) / b;
-  const double micro_batch_ms = data.mean(settings_of(1, b), "step_ms") / m;
+  const double micro_batch_ms = data.mean(micro_batch_settings(1, b), "step_ms") / m;
   return (m + p - 1) * micro_batch_ms / p;
 }
 
-AblationResult conclude(const AblationData& data) {
+AblationResult conclude_micro_batch(const AblationData& data) {
   AblationResult result;
   io::Figure figure{.name = "micro-batch",
                     .title = "Micro-batch size: efficient kernels against a full pipeline",
@@ -48,11 +48,11 @@ AblationResult conclude(const AblationData& data) {
   double best_ms = INFINITY, predicted_ms = INFINITY;
   std::string list;
   for (const int b : kSizes) {
-    add_point(one, b, data.find(settings_of(1, b)), "tokens_per_s");
-    add_point(two, b, data.find(settings_of(2, b)), "tokens_per_s");
-    const double formula = formula_ms(data, 2, b), measured = data.mean(settings_of(2, b), "step_ms");
+    add_point(one, b, data.find(micro_batch_settings(1, b)), "tokens_per_s");
+    add_point(two, b, data.find(micro_batch_settings(2, b)), "tokens_per_s");
+    const double formula = formula_ms(data, 2, b), measured = data.mean(micro_batch_settings(2, b), "step_ms");
     if (!std::isfinite(formula) || !std::isfinite(measured)) continue;
-    const double tokens = data.mean(settings_of(2, b), "tokens_per_s") * measured / 1000;
+    const double tokens = data.mean(micro_batch_settings(2, b), "tokens_per_s") * measured / 1000;
     theory.x.push_back(b);
     theory.y.push_back(tokens / formula * 1000);
     worst = std::max(worst, std::abs(measured / formula - 1));
@@ -75,7 +75,7 @@ AblationResult conclude(const AblationData& data) {
 
 Ablation micro_batch_ablation() {
   return {"micro-batch", "micro-batch size on a pipeline: kernel efficiency against bubble",
-          "(B/b + p - 1)(t_f(b) + t_b(b)) (arXiv 2104.04473 eq. 1)", points, conclude};
+          "(B/b + p - 1)(t_f(b) + t_b(b)) (arXiv 2104.04473 eq. 1)", micro_batch_points, conclude_micro_batch};
 }
 
 }  // namespace triax::plan

@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kKinds[] = {"none", "selective", "full"};
 
-std::vector<PointRequest> points() {
+std::vector<PointRequest> recompute_points() {
   std::vector<PointRequest> all;
   for (const std::string kind : kKinds) {
     std::vector<std::string> more = {"--micro-batch-size", "4",   "--global-batch-size",       "8",
@@ -32,12 +32,12 @@ double flops_ratio(const io::RunOptions& o) {
   return flops.hardware / flops.model;
 }
 
-double formula_bytes(const io::RunOptions& o) {
+double memory_formula_bytes(const io::RunOptions& o) {
   MemoryTerms terms;
   return static_cast<double>(memory_by_formula(o, terms)[0].total());
 }
 
-AblationResult conclude(const AblationData& data) {
+AblationResult conclude_recompute(const AblationData& data) {
   AblationResult result;
   io::Figure figure{.name = "recompute",
                     .title = "Recomputation: memory saved, time paid",
@@ -58,10 +58,10 @@ AblationResult conclude(const AblationData& data) {
     time_formula.x.push_back(place);
     time_formula.y.push_back(flops_ratio(*one->options));
     memory_formula.x.push_back(place);
-    memory_formula.y.push_back(formula_bytes(*one->options) / formula_bytes(*none->options));
+    memory_formula.y.push_back(memory_formula_bytes(*one->options) / memory_formula_bytes(*none->options));
     list += fmt::format("{}{}: time x{:.3f} (operations x{:.3f}), peak {:.1f} MiB (formula {:.1f})",
                         list.empty() ? "" : "; ", kKinds[place], time.y.back(), time_formula.y.back(),
-                        one->row.mean("peak_memory_bytes") / 1048576, formula_bytes(*one->options) / 1048576);
+                        one->row.mean("peak_memory_bytes") / 1048576, memory_formula_bytes(*one->options) / 1048576);
   }
   figure.series = {time, time_formula, memory, memory_formula};
   result.lines = {
@@ -76,8 +76,8 @@ AblationResult conclude(const AblationData& data) {
 
 Ablation recompute_ablation() {
   return {"recompute", "recomputation none, selective, full: memory against time",
-          "operations + 1/3 of the layers' with full (arXiv 2104.04473); memory by arXiv 2205.05198 section 4", points,
-          conclude};
+          "operations + 1/3 of the layers' with full (arXiv 2104.04473); memory by arXiv 2205.05198 section 4",
+          recompute_points, conclude_recompute};
 }
 
 }  // namespace triax::plan

@@ -9,7 +9,7 @@
 namespace triax::plan {
 namespace {
 
-constexpr int kRanks[] = {1, 2, 4};
+constexpr int kRankCounts[] = {1, 2, 4};
 
 const char* option_of(const std::string& axis) {
   return axis == "dp"   ? "data-parallel-size"
@@ -22,7 +22,7 @@ double ideal(int n) { return std::min(n, std::max(1, cores())); }
 
 std::vector<PointRequest> weak_points() {
   std::vector<PointRequest> all;
-  for (const int n : kRanks) {
+  for (const int n : kRankCounts) {
     all.push_back(real_point({{"data-parallel-size", std::to_string(n)}},
                              {"--micro-batch-size", "4", "--num-microbatches", "2"}));
   }
@@ -40,7 +40,7 @@ AblationResult weak_conclude(const AblationData& data) {
       best{.label = "one rank times cores", .look = io::SeriesLook::Formula, .colour = 6};
   const double one = data.mean({{"data-parallel-size", "1"}}, "tokens_per_s");
   std::string list;
-  for (const int n : kRanks) {
+  for (const int n : kRankCounts) {
     const AblationRow* row = data.find({{"data-parallel-size", std::to_string(n)}});
     add_point(measured, n, row, "tokens_per_s");
     if (row == nullptr || !std::isfinite(one) || row->row.done == 0) continue;
@@ -65,7 +65,7 @@ std::vector<Setting> strong_settings(const std::string& axis, int n) {
 std::vector<PointRequest> strong_points() {
   std::vector<PointRequest> all = {real_point(strong_settings("dp", 1), {"--global-batch-size", "16"})};
   for (const char* axis : {"dp", "tp", "pp"}) {
-    for (const int n : kRanks) {
+    for (const int n : kRankCounts) {
       if (n > 1) all.push_back(real_point(strong_settings(axis, n), {"--global-batch-size", "16"}));
     }
   }
@@ -82,7 +82,7 @@ AblationResult strong_conclude(const AblationData& data) {
   const double one = data.mean(strong_settings("dp", 1), "step_ms");
   io::Series best{.label = "cores in use", .look = io::SeriesLook::Formula, .colour = 6};
   io::Series bubble{.label = "pp: with its bubble alone", .look = io::SeriesLook::Formula, .colour = 2};
-  for (const int n : kRanks) {
+  for (const int n : kRankCounts) {
     best.x.push_back(n);
     best.y.push_back(ideal(n));
     bubble.x.push_back(n);
@@ -93,7 +93,7 @@ AblationResult strong_conclude(const AblationData& data) {
   for (const char* axis : {"dp", "tp", "pp"}) {
     io::Series series{.label = axis, .colour = colour++};
     std::string list;
-    for (const int n : kRanks) {
+    for (const int n : kRankCounts) {
       const double step = data.mean(strong_settings(axis, n), "step_ms");
       if (!std::isfinite(step) || !std::isfinite(one)) continue;
       series.x.push_back(n);

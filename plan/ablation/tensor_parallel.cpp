@@ -9,18 +9,19 @@
 namespace triax::plan {
 namespace {
 
-constexpr int kDegrees[] = {1, 2, 4};
+constexpr int kTensorDegrees[] = {1, 2, 4};
 
-std::vector<Setting> settings_of(int t, bool sequence) {
+std::vector<Setting> tensor_parallel_settings(int t, bool sequence) {
   return {{"tensor-model-parallel-size", std::to_string(t)}, {"sequence-parallel", sequence ? "true" : "-"}};
 }
 
-std::vector<PointRequest> points() {
+std::vector<PointRequest> tensor_parallel_points() {
   std::vector<PointRequest> all;
-  for (const int t : kDegrees) {
+  for (const int t : kTensorDegrees) {
     for (const bool sequence : {false, true}) {
       if (t == 1 && sequence) continue;
-      all.push_back(real_point(settings_of(t, sequence), {"--micro-batch-size", "4", "--global-batch-size", "8"}));
+      all.push_back(
+          real_point(tensor_parallel_settings(t, sequence), {"--micro-batch-size", "4", "--global-batch-size", "8"}));
     }
   }
   return all;
@@ -30,7 +31,7 @@ std::vector<PointRequest> points() {
 /// forward and two backward: 4 x 2 (t-1)/t bsh (Shoeybi 2019 section 3). With sequence parallelism each is an
 /// all-gather and a reduce-scatter, the same bytes, and the backward gathers the two inputs that it kept as shards once
 /// more: 10 instead of 8 (Korthikanti 2022 section 4.2.2).
-double formula_bytes(const io::RunOptions& o) {
+double tensor_formula_bytes(const io::RunOptions& o) {
   const double t = o.parallel.grid.tensor;
   const double elements = static_cast<double>(o.batch.micro_batch_size * o.model.seq_length * o.model.hidden_size);
   const double size = static_cast<double>(size_of(io::compute_dtype(o.control.precision)));
@@ -38,7 +39,7 @@ double formula_bytes(const io::RunOptions& o) {
          (t - 1) / t * elements * size;
 }
 
-double layer_bytes(const AblationRow& one) {
+double sent_for_layers(const AblationRow& one) {
   double sum = 0;
   for (const char* name : {"tp_attention_sent_bytes", "tp_mlp_sent_bytes"}) {
     const double value = one.row.mean(name);
@@ -47,7 +48,7 @@ double layer_bytes(const AblationRow& one) {
   return sum;
 }
 
-AblationResult conclude(const AblationData& data) {
+AblationResult conclude_tensor_parallel(const AblationData& data) {
   AblationResult result;
   io::Figure time{.name = "tensor-parallel",
                   .title = "Tensor parallelism: step time over its degree",
@@ -68,29 +69,30 @@ AblationResult conclude(const AblationData& data) {
   io::Series theory_sp{.label = "10 (t-1)/t bsh L m", .look = io::SeriesLook::Bars};
   std::string list;
   for (int place = 0; place < 3; ++place) {
-    const int t = kDegrees[place];
+    const int t = kTensorDegrees[place];
     for (const bool with : {false, true}) {
-      const AblationRow* one = data.find(settings_of(t, with));
+      const AblationRow* one = data.find(tensor_parallel_settings(t, with));
       if (one == nullptr || !one->options || one->row.done == 0) continue;
       add_point(with ? sequence : plain, place, one, "step_ms");
       if (!with) add_point(exposed, place, one, "exposed_comm_ms");
       io::Series& series = with ? sent_sp : sent;
       series.x.push_back(place);
-      series.y.push_back(layer_bytes(*one) * 1e-6);
-      const double formula = formula_bytes(*one->options);
+      series.y.push_back(sent_for_layers(*one) * 1e-6);
+      const double formula = tensor_formula_bytes(*one->options);
       io::Series& line = with ? theory_sp : theory;
       line.x.push_back(place);
       line.y.push_back(formula * 1e-6);
       if (t > 1) {
         list += fmt::format("{}t {}{} {} ({})", list.empty() ? "" : "; ", t, with ? " sp" : "",
-                            mb_text(layer_bytes(*one)), against(layer_bytes(*one), formula));
+                            mb_text(sent_for_layers(*one)), against(sent_for_layers(*one), formula));
       }
     }
   }
   time.series = {plain, sequence, exposed};
   bytes.series = {sent, theory, sent_sp, theory_sp};
-  const double one = data.mean(settings_of(1, false), "step_ms"), two = data.mean(settings_of(2, false), "step_ms");
-  const double two_sp = data.mean(settings_of(2, true), "step_ms");
+  const double one = data.mean(tensor_parallel_settings(1, false), "step_ms"),
+               two = data.mean(tensor_parallel_settings(2, false), "step_ms");
+  const double two_sp = data.mean(tensor_parallel_settings(2, true), "step_ms");
   result.lines = {
       fmt::format("Sent per rank and step, measured (against the formula): {}.", list),
       fmt::format("Step: t 1 {}, t 2 {} (speed-up {:.2f}), t 2 with sequence parallelism {} (speed-up {:.2f}).",
@@ -112,7 +114,7 @@ Ablation tensor_parallel_ablation() {
           "a rank sends 8 (t-1)/t b s h elements per layer and micro-batch, 10 with sequence parallelism (arXiv "
           "1909.08053, "
           "2205.05198)",
-          points, conclude};
+          tensor_parallel_points, conclude_tensor_parallel};
 }
 
 }  // namespace triax::plan

@@ -12,16 +12,16 @@
 namespace triax::plan {
 namespace {
 
-std::vector<Setting> settings_of(int stage) { return {{"zero-stage", std::to_string(stage)}}; }
+std::vector<Setting> zero_settings(int stage) { return {{"zero-stage", std::to_string(stage)}}; }
 
-std::vector<PointRequest> points() {
+std::vector<PointRequest> zero_points() {
   std::vector<PointRequest> all;
   for (int stage = 0; stage <= 3; ++stage) {
     std::vector<std::string> more = {"--micro-batch-size", "2", "--data-parallel-size", "2", "--num-microbatches", "2"};
     // Buckets of about a layer: a bucket as large as the model would hide what stage 2 saves.
     if (stage < 3) more.insert(more.end(), {"--ddp-bucket-size", "800000"});
     if (stage == 3) more.insert(more.end(), {"--zero-param-persistence-threshold", "0"});
-    all.push_back(real_point(settings_of(stage), more));
+    all.push_back(real_point(zero_settings(stage), more));
   }
   return all;
 }
@@ -29,7 +29,7 @@ std::vector<PointRequest> points() {
 /// Bytes that a rank sends per step, psi parameters, w and g bytes of weight and gradient, m micro-batches, n ranks:
 /// (n-1)/n times 2 g psi; (g + w) psi; (m g + w) psi; stage 3: m g psi + 2 m w psi - m w (embedding + head), since the
 /// embedding's backward needs no weights and the head's are still there (docs/zero.md).
-double formula_bytes(const io::RunOptions& o) {
+double zero_formula_bytes(const io::RunOptions& o) {
   const double psi =
       static_cast<double>(model::rank_parameters(o.model, o.parallel.grid.tensor, io::layer_map_of(o), 0));
   const double n = o.parallel.grid.data, m = static_cast<double>(o.batch.num_micro_batches);
@@ -75,7 +75,7 @@ States states_of(const io::RunOptions& o) {
   return states;
 }
 
-AblationResult conclude(const AblationData& data) {
+AblationResult conclude_zero(const AblationData& data) {
   AblationResult result;
   io::Figure bytes{.name = "zero-traffic",
                    .title = "ZeRO: bytes that a rank sends per step",
@@ -95,9 +95,9 @@ AblationResult conclude(const AblationData& data) {
   std::string traffic, states_text, time;
   bool exact = true;
   for (int stage = 0; stage <= 3; ++stage) {
-    const AblationRow* one = data.find(settings_of(stage));
+    const AblationRow* one = data.find(zero_settings(stage));
     if (one == nullptr || !one->options || one->row.done == 0) continue;
-    const double sent = sent_bytes(*one), wanted = formula_bytes(*one->options);
+    const double sent = sent_bytes(*one), wanted = zero_formula_bytes(*one->options);
     measured.x.push_back(stage);
     measured.y.push_back(sent * 1e-6);
     formula.x.push_back(stage);
@@ -136,7 +136,7 @@ Ablation zero_ablation() {
       "zero", "ZeRO stages 0 to 3: traffic and memory, measured against the formulas",
       "(n-1)/n times 2 g psi, (g+w) psi, (m g + w) psi, m g psi + 2 m w psi less; states 16 psi ... 16 psi / n (arXiv "
       "1910.02054; docs/zero.md)",
-      points, conclude};
+      zero_points, conclude_zero};
 }
 
 }  // namespace triax::plan

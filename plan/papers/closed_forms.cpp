@@ -103,10 +103,10 @@ struct KorthikantiModel {
   int64_t layers, hidden, heads, micro_batch;
   int pipeline, chunks;
 };
-constexpr KorthikantiModel kModels[] = {{"22B", 48, 6144, 64, 4, 1, 1},
-                                        {"175B", 96, 12288, 96, 1, 8, 3},
-                                        {"530B", 105, 20480, 128, 1, 35, 3},
-                                        {"1T", 128, 25600, 160, 1, 64, 1}};
+constexpr KorthikantiModel kKorthikantiModels[] = {{"22B", 48, 6144, 64, 4, 1, 1},
+                                                   {"175B", 96, 12288, 96, 1, 8, 3},
+                                                   {"530B", 105, 20480, 128, 1, 35, 3},
+                                                   {"1T", 128, 25600, 160, 1, 64, 1}};
 
 model::ModelConfig config_of(const KorthikantiModel& m) {
   model::ModelConfig c;
@@ -138,7 +138,7 @@ PaperPreset korthikanti_figure1(const std::string& directory) {
     printed[r.text("model")] = {r.number("params_opt_gib"), r.number("activations_tp_baseline_gib"),
                                 r.number("activations_selseq_gib")};
   }
-  for (const KorthikantiModel& m : kModels) {
+  for (const KorthikantiModel& m : kKorthikantiModels) {
     const double p = m.pipeline;
     const auto h = static_cast<double>(m.hidden);
     const double states = 18.0 * 12 * static_cast<double>(m.layers) * h * h / (8 * p) / kGiB;
@@ -165,7 +165,7 @@ PaperPreset korthikanti_figure7(const std::string& directory) {
   for (const CsvRow& r : table.rows) {
     printed[r.text("model")] = {r.number("seq_pct"), r.number("sel_pct"), r.number("seqsel_pct"), r.number("full_pct")};
   }
-  for (const KorthikantiModel& m : kModels) {
+  for (const KorthikantiModel& m : kKorthikantiModels) {
     const double base = layer_bytes(m, parallel::SequenceParallel::No, true);
     const double full = 2.0 * 2048 * static_cast<double>(m.micro_batch * m.hidden);
     const double predicted[] = {layer_bytes(m, parallel::SequenceParallel::Yes, true) / base,

@@ -18,7 +18,7 @@ constexpr const char* kNarayanan = "arXiv 2104.04473";
 constexpr const char* kScripts = "configuration: Megatron-LM examples/academic_paper_scripts/sc21";
 
 /// One point of a figure or a row of a table.
-struct Point {
+struct PresetPoint {
   std::string id, series, x;
   int64_t layers, hidden, heads;
   int tensor, pipeline, data, chunks;
@@ -28,7 +28,7 @@ struct Point {
 
 enum class Checkpoints { All, None };
 
-PaperRun megatron21(const std::string& preset, const Point& p, Checkpoints checkpoints = Checkpoints::All) {
+PaperRun megatron21(const std::string& preset, const PresetPoint& p, Checkpoints checkpoints = Checkpoints::All) {
   PaperRun run;
   run.id = p.id;
   run.preset = preset;
@@ -60,7 +60,7 @@ PaperRun megatron21(const std::string& preset, const Point& p, Checkpoints check
 void add_table1(std::vector<PaperRun>& runs) {
   struct Row {
     double billions;
-    Point point;
+    PresetPoint point;
   };
   // 39B and 1T: section 5.1 says interleaved where the script names no virtual stages; two chunks are the least.
   const Row rows[] = {{1.7, {"m21t1_1.7", "", "", 24, 2304, 24, 1, 1, 32, 1, 16, 512}},
@@ -85,7 +85,7 @@ void add_table1(std::vector<PaperRun>& runs) {
 
 void add_table2(std::vector<PaperRun>& runs) {
   struct Row {
-    Point point;
+    PresetPoint point;
     bool zero;
   };
   const Row rows[] = {

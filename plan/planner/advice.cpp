@@ -9,7 +9,6 @@
 namespace triax::plan {
 namespace {
 
-constexpr double kGiga = 1e9;
 /// GB/s of bus bandwidth: there 4 (t-1) all-reduced elements of 2 bytes against 12 h flops a parameter make tp's ratio
 /// (2/9) (t-1) F / (h B) 0.57 at t 8, h 8192 and F 150 TFLOP/s; on narrower models it is above 1.
 constexpr double kTensorPays = 50;
@@ -35,7 +34,7 @@ const Candidate* best_where(const SearchResult& result, Condition&& meets) {
   return nullptr;
 }
 
-std::string against(const Candidate& other, const StepTime& winner) {
+std::string against_winner(const Candidate& other, const StepTime& winner) {
   const double slower = other.time.step_s / winner.step_s - 1;
   return fmt::format("{} takes {:+.0f} %", text_of(other.layout), 100 * slower);
 }
@@ -52,7 +51,7 @@ void about_tensor(const PlanQuestion& q, const SearchResult& result, const Ratio
                     "its communication {:.0f} % of the computing{}; the best such layout, {}.",
                     r.tensor, busbw, 100 * r.tp,
                     busbw < kTensorPays ? fmt::format(" (it seldom pays below {:.0f} GB/s)", kTensorPays) : "",
-                    against(*other, time)));
+                    against_winner(*other, time)));
     return;
   }
   const int per_node = q.hardware.devices_per_node;
@@ -63,7 +62,7 @@ void about_tensor(const PlanQuestion& q, const SearchResult& result, const Ratio
                     "computing): {}.",
                     per_node, busbw, 100 * r.tp,
                     wider != result.values.end() && wider->second.best
-                        ? against(*wider->second.best, time)
+                        ? against_winner(*wider->second.best, time)
                         : std::string("across nodes its all-reduces would share the nodes' ports")));
   }
 }
@@ -78,7 +77,7 @@ void about_zero3(const PlanQuestion& q, const SearchResult& result, const Ratios
         "ZeRO 3 with {} accumulated micro-batches: its gathers hide from {:.0f} tokens per device and micro-batch on "
         "({:.3g} GB/s), this layout has {:.0f}; {}.",
         m, r.zero3_tokens, r.data_bytes_per_s / kGiga, r.tokens,
-        grid != nullptr ? "of tensor and pipeline layouts " + against(*grid, time)
+        grid != nullptr ? "of tensor and pipeline layouts " + against_winner(*grid, time)
                         : std::string("no tensor or pipeline layout fits")));
     return;
   }
@@ -90,7 +89,7 @@ void about_zero3(const PlanQuestion& q, const SearchResult& result, const Ratios
       fmt::format("ZeRO 3 alone would hide its gathers from {:.0f} tokens per device and micro-batch on ({:.3g} GB/s) "
                   "and has {:.0f}; "
                   "{}: {}.",
-                  its.zero3_tokens, its.data_bytes_per_s / kGiga, its.tokens, against(*other, time),
+                  its.zero3_tokens, its.data_bytes_per_s / kGiga, its.tokens, against_winner(*other, time),
                   largest_loss(time, other->time)));
 }
 

@@ -14,15 +14,15 @@ struct NamedPart {
   const char* name;
   double StepTime::*part;
 };
-constexpr std::array<NamedPart, 9> kParts{{{"slower kernels", &StepTime::compute_s},
-                                           {"recomputation", &StepTime::recompute_s},
-                                           {"exposed tp communication", &StepTime::tensor_s},
-                                           {"exposed ZeRO gathers and reductions", &StepTime::gather_s},
-                                           {"waiting for the host", &StepTime::host_s},
-                                           {"pipeline bubble", &StepTime::bubble_s},
-                                           {"pipeline messages", &StepTime::message_s},
-                                           {"exposed dp communication", &StepTime::data_s},
-                                           {"optimizer", &StepTime::optimizer_s}}};
+constexpr std::array<NamedPart, 9> kNamedParts{{{"slower kernels", &StepTime::compute_s},
+                                                {"recomputation", &StepTime::recompute_s},
+                                                {"exposed tp communication", &StepTime::tensor_s},
+                                                {"exposed ZeRO gathers and reductions", &StepTime::gather_s},
+                                                {"waiting for the host", &StepTime::host_s},
+                                                {"pipeline bubble", &StepTime::bubble_s},
+                                                {"pipeline messages", &StepTime::message_s},
+                                                {"exposed dp communication", &StepTime::data_s},
+                                                {"optimizer", &StepTime::optimizer_s}}};
 
 /// Two times of one magnitude in the unit that suits the larger: "0.31 of 4.2 s".
 std::string part_of_whole(double part_s, double whole_s) {
@@ -52,8 +52,8 @@ Sensitivity changed(const PlanQuestion& now, const SearchResult& result, const C
 }  // namespace
 
 std::string largest_loss(const StepTime& winner, const StepTime& other) {
-  const NamedPart* worst = &kParts[0];
-  for (const NamedPart& part : kParts) {
+  const NamedPart* worst = &kNamedParts[0];
+  for (const NamedPart& part : kNamedParts) {
     if (other.*part.part - winner.*part.part > other.*worst->part - winner.*worst->part) worst = &part;
   }
   const double loss = other.*worst->part - winner.*worst->part;

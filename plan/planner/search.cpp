@@ -110,7 +110,7 @@ class Families {
 };
 
 /// Fastest and smallest of everything but schedule, virtual stages and rank order.
-class Pool {
+class ThreadPool {
  public:
   void take(const Candidate& candidate) {
     const Layout& l = candidate.layout;
@@ -155,7 +155,7 @@ SearchResult price_all(const PlanQuestion& q, std::vector<Candidate>& sorted) {
   SearchResult result;
   Pricer price_of(q);
   Families families;
-  Pool pool;
+  ThreadPool pool;
   const double limit = q.limit_bytes();
   // One cell per axis and small value; a map would cost more than the prices.
   std::array<std::map<int, ValueSummary>, kNumPlanAxes> values;

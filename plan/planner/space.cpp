@@ -38,10 +38,10 @@ std::string tensor_fault(const model::ModelConfig& m, int64_t t) {
 }
 
 /// The loops over what a layer's times depend on come first (see for_each_layout).
-class Walk {
+class SpaceWalk {
  public:
-  Walk(const io::RunOptions& base, int devices, int per_node, const PlanSpace& space, BrokenRules& broken,
-       const std::function<void(const Layout&)>& visit)
+  SpaceWalk(const io::RunOptions& base, int devices, int per_node, const PlanSpace& space, BrokenRules& broken,
+            const std::function<void(const Layout&)>& visit)
       : base_(base), devices_(devices), per_node_(per_node), space_(space), broken_(broken), visit_(visit) {}
 
   void run() {
@@ -301,7 +301,7 @@ std::string text_of(const Layout& layout) {
 
 void for_each_layout(const io::RunOptions& base, int devices, int devices_per_node, const PlanSpace& space,
                      BrokenRules& broken, const std::function<void(const Layout&)>& visit) {
-  Walk(base, devices, devices_per_node, space, broken, visit).run();
+  SpaceWalk(base, devices, devices_per_node, space, broken, visit).run();
 }
 
 io::RunOptions options_of(const io::RunOptions& base, const Layout& layout) {

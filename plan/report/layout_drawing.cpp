@@ -17,7 +17,7 @@ constexpr double kBox = 30, kGap = 3, kLeft = 64, kTop = 46;
 constexpr int kMostPositions = 8, kMostReplicas = 4, kMostTensor = 8;
 
 /// "0-3", "0-1, 8-9" for the layers of a position, its chunks in turn; with the embedding and the head.
-std::string layers_text(const parallel::LayerMap& map, int position) {
+std::string drawn_layers(const parallel::LayerMap& map, int position) {
   std::string text;
   for (int chunk = 0; chunk < map.chunks; ++chunk) {
     const parallel::LayerRange& range = map.layers(position, chunk);
@@ -70,7 +70,7 @@ class Drawing {
     for (int p = 0; p < positions_; ++p) {
       const double middle = kLeft + p * (cell_ + 10) + cell_ / 2;
       text(middle, 16, fmt::format("stage {}", p), "middle", "head");
-      text(middle, 33, layers_text(map, p), "middle");
+      text(middle, 33, drawn_layers(map, p), "middle");
     }
   }
 

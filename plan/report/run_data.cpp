@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "io/options/options.h"
 #include "io/options/validate.h"
+#include "io/report/run_directory.h"
 
 namespace triax::plan {
 namespace {
@@ -22,12 +23,6 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-
-Json read_json(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) return nullptr;
-  return Json::parse(file, nullptr, false);
-}
 
 std::string text_in(const Json& json, const char* key) {
   return json.contains(key) && json[key].is_string() ? json[key].get<std::string>() : std::string();
@@ -167,7 +162,7 @@ RunData read_run(const std::string& given) {
   if (path.has_relative_path() && path.filename().empty()) path = path.parent_path();
   run.directory = path.string();
   run.name = fs::absolute(path).filename().string();
-  const Json json = read_json(run.directory + "/run.json");
+  const Json json = io::read_json(run.directory + "/run.json");
   if (!json.is_object()) {
     throw ConfigError(
         fmt::format("report {}: {}; name the directory of a run (with run.json) or of a sweep (with points/)", given,
@@ -177,7 +172,7 @@ RunData read_run(const std::string& given) {
   const std::string elsewhere = run.option("metrics-file");
   take_metrics(!elsewhere.empty() && fs::is_regular_file(elsewhere) ? elsewhere : run.directory + "/metrics.jsonl",
                run);
-  take_summary(read_json(run.directory + "/summary.json"), run);
+  take_summary(io::read_json(run.directory + "/summary.json"), run);
   take_resolved(run);
   run.picture = newest_picture(run.directory);
   return run;

@@ -14,11 +14,11 @@ Words wide(int layers) { return scaled_gpt({layers, 256, 8, 128, 512}); }
 /// Where many samples have to be short.
 Words narrow() { return scaled_gpt({4, 128, 4, 64, 512}); }
 
-Setting number(const char* option, int value) { return {option, std::to_string(value)}; }
-Setting tensor(int t) { return number("tensor-model-parallel-size", t); }
-Setting pipeline(int p) { return number("pipeline-model-parallel-size", p); }
-Setting micro_batch(int b) { return number("micro-batch-size", b); }
-Setting batch(int samples) { return number("global-batch-size", samples); }
+Setting number_setting(const char* option, int value) { return {option, std::to_string(value)}; }
+Setting tensor(int t) { return number_setting("tensor-model-parallel-size", t); }
+Setting pipeline(int p) { return number_setting("pipeline-model-parallel-size", p); }
+Setting micro_batch(int b) { return number_setting("micro-batch-size", b); }
+Setting batch(int samples) { return number_setting("global-batch-size", samples); }
 
 PointRequest request(Words model, std::vector<Setting> settings, const Words& more = {}) {
   model.insert(model.end(), more.begin(), more.end());
@@ -41,7 +41,7 @@ constexpr const char* kOneHost =
 ScaledExperiment table1(int ranks) {
   ScaledExperiment e = speeds("widths / 16, 4 layers, s 64; model-parallel ranks as published up to this machine's");
   const auto add = [&](const char* id, const char* x, int hidden, int heads, std::vector<Setting> layout, int b) {
-    layout.insert(layout.end(), {number("hidden-size", hidden), micro_batch(b)});
+    layout.insert(layout.end(), {number_setting("hidden-size", hidden), micro_batch(b)});
     e.points.push_back(
         {"", x, {id}, request(scaled_gpt({4, hidden, heads, 64, 512}), layout, {"--global-batch-size", "16"})});
   };
@@ -57,8 +57,8 @@ ScaledExperiment table2() {
   ScaledExperiment e =
       speeds("widths / 64, 4 layers, s 64, 2 ranks: zero 3 over both against tensor 2; samples per rank as published");
   const auto add = [&](const char* id, const char* series, const char* x, int hidden, bool zero, int b, int samples) {
-    std::vector<Setting> layout{number("zero-stage", zero ? 3 : 0), number("hidden-size", hidden), micro_batch(b),
-                                tensor(zero ? 1 : 2)};
+    std::vector<Setting> layout{number_setting("zero-stage", zero ? 3 : 0), number_setting("hidden-size", hidden),
+                                micro_batch(b), tensor(zero ? 1 : 2)};
     e.points.push_back({series,
                         x,
                         {id},

@@ -14,7 +14,7 @@ int order_of(double a, double b, double apart) {
   return a < b ? -1 : 1;
 }
 
-std::string name_of(const TrendPoint& point) {
+std::string point_name(const TrendPoint& point) {
   return point.series.empty() || point.x.empty() ? point.series + point.x : point.series + " " + point.x;
 }
 
@@ -34,7 +34,8 @@ Trend compare_orders(std::span<const TrendPoint> points, double apart) {
       ++trend.pairs;
       ++(here == paper ? trend.same : here == 0 ? trend.alike : trend.reversed);
       if (here == -paper) {
-        trend.reversed_pairs.push_back(fmt::format("{} > {}", name_of(paper > 0 ? a : b), name_of(paper > 0 ? b : a)));
+        trend.reversed_pairs.push_back(
+            fmt::format("{} > {}", point_name(paper > 0 ? a : b), point_name(paper > 0 ? b : a)));
       }
     }
   }

@@ -4,17 +4,16 @@
 
 #include <algorithm>
 #include <set>
-#include <sstream>
 
 #include "base/error.h"
+#include "base/split.h"
 
 namespace triax::plan {
 namespace {
 
-std::vector<std::string> split(const std::string& text, char separator) {
-  std::vector<std::string> parts;
-  std::istringstream stream(text);
-  for (std::string part; std::getline(stream, part, separator);) parts.push_back(part);
+/// With the empty part behind a separator at the end.
+std::vector<std::string> split_all(const std::string& text, char separator) {
+  std::vector<std::string> parts = split(text, separator);
   if (!text.empty() && text.back() == separator) parts.emplace_back();
   return parts;
 }
@@ -33,7 +32,7 @@ Sides sides_of(const std::string& option, const std::string& text, const char* f
   }
   const std::string values = text.substr(equals + 1);
   const char separator = values.find(';') != std::string::npos ? ';' : ',';
-  Sides sides{text.substr(0, equals), split(values, separator)};
+  Sides sides{text.substr(0, equals), split_all(values, separator)};
   std::set<std::string> seen;
   for (const std::string& value : sides.values) {
     if (value.empty()) {
@@ -49,21 +48,21 @@ Sides sides_of(const std::string& option, const std::string& text, const char* f
 
 }  // namespace
 
-Axis parse_axis(const std::string& text) {
+SweepAxis parse_axis(const std::string& text) {
   const Sides sides = sides_of("grid", text, "OPTION=VALUE,VALUE,...");
-  Axis axis{{without_dashes(sides.names)}, {}};
+  SweepAxis axis{{without_dashes(sides.names)}, {}};
   for (const std::string& value : sides.values) axis.values.push_back({value});
   return axis;
 }
 
-Axis parse_zipped_axis(const std::string& text) {
+SweepAxis parse_zipped_axis(const std::string& text) {
   const Sides sides = sides_of("zip", text, "OPTION:OPTION=VALUE:VALUE,VALUE:VALUE,...");
-  Axis axis;
-  for (const std::string& name : split(sides.names, ':')) axis.names.push_back(without_dashes(name));
+  SweepAxis axis;
+  for (const std::string& name : split_all(sides.names, ':')) axis.names.push_back(without_dashes(name));
   if (axis.names.size() < 2)
     throw ConfigError(fmt::format("--zip {}: needs two options or more, as A:B=1:2,3:4", text));
   for (const std::string& tuple : sides.values) {
-    axis.values.push_back(split(tuple, ':'));
+    axis.values.push_back(split_all(tuple, ':'));
     if (axis.values.back().size() != axis.names.size()) {
       throw ConfigError(fmt::format("--zip {}: {} has {} values for {} options", text, tuple, axis.values.back().size(),
                                     axis.names.size()));
@@ -72,10 +71,10 @@ Axis parse_zipped_axis(const std::string& text) {
   return axis;
 }
 
-std::vector<std::vector<Setting>> combinations(const std::vector<Axis>& axes) {
+std::vector<std::vector<Setting>> combinations(const std::vector<SweepAxis>& axes) {
   std::set<std::string> seen;
   std::vector<std::vector<Setting>> all = {{}};
-  for (const Axis& axis : axes) {
+  for (const SweepAxis& axis : axes) {
     for (const std::string& name : axis.names) {
       if (!seen.insert(name).second) throw ConfigError(fmt::format("--{}: is on two axes of the sweep", name));
     }

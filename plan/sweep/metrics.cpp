@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/median.h"
+#include "io/report/run_directory.h"
 #include "io/trace/chrome_trace.h"
 #include "io/trace/trace_summary.h"
 #include "plan/sweep/record.h"
@@ -18,12 +19,6 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 using Metrics = std::map<std::string, double>;
-
-Json read_json(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) return nullptr;
-  return Json::parse(file, nullptr, false);
-}
 
 /// From summary.json, from the lines of metrics.jsonl, from the result of `triax program time`.
 constexpr std::array kSummary = {"step_ms",         "tokens_per_s",    "model_tflops", "mfu",
@@ -106,7 +101,7 @@ void take_prediction(const Json& json, Metrics& metrics) {
 }
 
 bool read_simulated(const std::string& directory, Metrics& metrics) {
-  const Json json = read_json(directory + "/time.json");
+  const Json json = io::read_json(directory + "/time.json");
   if (!json.is_object()) return false;
   if (json.value("schema", "") == "triax-sim") return take_prediction(json, metrics), true;
   take_numbers(json, kTime, metrics);
@@ -149,7 +144,7 @@ bool is_metric(const std::string& name, SweepMode mode) {
 
 bool read_metrics(const std::string& directory, SweepMode mode, Metrics& metrics) {
   if (mode == SweepMode::Simulated) return read_simulated(directory, metrics);
-  const Json summary = read_json(directory + "/summary.json");
+  const Json summary = io::read_json(directory + "/summary.json");
   if (!summary.is_object() || summary.value("ended", "") == "failed" || !summary.contains("step_ms")) return false;
   take_numbers(summary, kSummary, metrics);
   take_communication(summary, metrics);

@@ -18,7 +18,7 @@ std::string head_lines(const std::vector<std::string>& head) {
   return text;
 }
 
-std::string value_of(const std::vector<Setting>& settings, const std::string& name) {
+std::string setting_of(const std::vector<Setting>& settings, const std::string& name) {
   for (const auto& [key, value] : settings) {
     if (key == name) return value;
   }
@@ -26,7 +26,7 @@ std::string value_of(const std::vector<Setting>& settings, const std::string& na
 }
 
 template <class List>
-std::set<std::string> metric_names(const List& list) {
+std::set<std::string> measured_metrics(const List& list) {
   std::set<std::string> names;
   for (const auto& one : list) {
     for (const auto& [name, value] : one.metrics) names.insert(name);
@@ -34,7 +34,7 @@ std::set<std::string> metric_names(const List& list) {
   return names;
 }
 
-std::string number(double value) { return std::isfinite(value) ? fmt::format("{}", value) : ""; }
+std::string csv_number(double value) { return std::isfinite(value) ? fmt::format("{}", value) : ""; }
 
 /// What people look at first, with the factor from the metric's unit to the column's.
 struct Column {
@@ -131,7 +131,7 @@ std::string csv_cell(const std::string& text) {
 
 std::string rows_csv(const std::vector<SweepRow>& rows, const std::vector<std::string>& head) {
   const std::vector<std::string> settings = setting_names(rows);
-  const std::set<std::string> metrics = metric_names(rows);
+  const std::set<std::string> metrics = measured_metrics(rows);
   std::string text = head_lines(head) + "mode";
   for (const std::string& name : settings) text += fmt::format(",{}", csv_cell(name));
   text += ",ranks,repeats,done,state,reason";
@@ -139,13 +139,13 @@ std::string rows_csv(const std::vector<SweepRow>& rows, const std::vector<std::s
   text += '\n';
   for (const SweepRow& row : rows) {
     text += row.mode;
-    for (const std::string& name : settings) text += fmt::format(",{}", csv_cell(value_of(row.settings, name)));
+    for (const std::string& name : settings) text += fmt::format(",{}", csv_cell(setting_of(row.settings, name)));
     text += fmt::format(",{},{},{},{},{}", row.ranks, row.repeats, row.done, name_of(row.state), csv_cell(row.reason));
     for (const std::string& name : metrics) {
       const auto found = row.metrics.find(name);
       const bool has = found != row.metrics.end();
-      text += fmt::format(",{},", has ? number(found->second.mean) : "");
-      if (has && found->second.half_width) text += number(*found->second.half_width);
+      text += fmt::format(",{},", has ? csv_number(found->second.mean) : "");
+      if (has && found->second.half_width) text += csv_number(*found->second.half_width);
     }
     text += '\n';
   }
@@ -154,7 +154,7 @@ std::string rows_csv(const std::vector<SweepRow>& rows, const std::vector<std::s
 
 std::string runs_csv(const std::vector<PointRecord>& records, const std::vector<std::string>& head) {
   const std::vector<std::string> settings = setting_names(rows_of(records));
-  const std::set<std::string> metrics = metric_names(records);
+  const std::set<std::string> metrics = measured_metrics(records);
   std::string text = head_lines(head) + "mode";
   for (const std::string& name : settings) text += fmt::format(",{}", csv_cell(name));
   text += ",ranks,repeat,state,reason,exit_code,wall_s,started,host,version,commit";
@@ -162,13 +162,13 @@ std::string runs_csv(const std::vector<PointRecord>& records, const std::vector<
   text += '\n';
   for (const PointRecord& record : records) {
     text += record.mode;
-    for (const std::string& name : settings) text += fmt::format(",{}", csv_cell(value_of(record.settings, name)));
+    for (const std::string& name : settings) text += fmt::format(",{}", csv_cell(setting_of(record.settings, name)));
     text += fmt::format(",{},{},{},{},{},{:.3f},{},{},{},{}", record.ranks, record.repeat, name_of(record.state),
                         csv_cell(record.reason), record.exit_code, record.wall_s, record.started, csv_cell(record.host),
                         record.version, record.commit);
     for (const std::string& name : metrics) {
       const auto found = record.metrics.find(name);
-      text += fmt::format(",{}", found == record.metrics.end() ? "" : number(found->second));
+      text += fmt::format(",{}", found == record.metrics.end() ? "" : csv_number(found->second));
     }
     text += '\n';
   }
@@ -199,7 +199,7 @@ std::string rows_json(const std::vector<SweepRow>& rows) {
 
 std::string rows_table(const std::vector<SweepRow>& rows) {
   const std::vector<std::string> settings = setting_names(rows);
-  const std::set<std::string> metrics = metric_names(rows);
+  const std::set<std::string> metrics = measured_metrics(rows);
   std::vector<std::vector<std::string>> table(1, settings);
   std::vector<Column> columns;
   for (const Column& column : kColumns) {
@@ -210,7 +210,7 @@ std::string rows_table(const std::vector<SweepRow>& rows) {
   table[0].emplace_back("state");
   for (const SweepRow& row : rows) {
     std::vector<std::string> line;
-    for (const std::string& name : settings) line.push_back(value_of(row.settings, name));
+    for (const std::string& name : settings) line.push_back(setting_of(row.settings, name));
     line.insert(line.end(), {std::to_string(row.ranks), std::to_string(row.done)});
     for (const Column& column : columns) line.push_back(cell(row, column));
     const std::string first_line = row.reason.substr(0, row.reason.find('\n'));

@@ -162,9 +162,9 @@ namespace {
 
 /// The points of one call, taken in order by one or several threads. Each thread waits for the process that it started,
 /// which gets SIGTERM when its thread ends (process.h).
-class Pool {
+class ProcessPool {
  public:
-  Pool(const std::vector<Point>& points, const RunnerOptions& options, const PointObserver& observer)
+  ProcessPool(const std::vector<Point>& points, const RunnerOptions& options, const PointObserver& observer)
       : points_(points), observer_(observer), runner_(options) {
     result_.records.resize(points.size());
   }
@@ -225,7 +225,7 @@ class Pool {
 
 SweepRun run_points(const std::vector<Point>& points, const RunnerOptions& options, const PointObserver& observer) {
   const StopSignals signals;
-  return Pool(points, options, observer).run(options.jobs);
+  return ProcessPool(points, options, observer).run(options.jobs);
 }
 
 }  // namespace triax::plan

@@ -22,7 +22,7 @@ bool has_option(const ArrayJob& job, const std::string& name) {
   return false;
 }
 
-std::string read_text(const std::string& path) {
+std::string read_trimmed(const std::string& path) {
   std::ifstream file(path);
   std::ostringstream text;
   text << file.rdbuf();
@@ -73,9 +73,9 @@ std::string submit(const ArrayJob& job) {
   const ProcessResult result = run_process(request);
   if (result.exit_code != 0) {
     throw RunTimeError(
-        fmt::format("sbatch {}: {} (exit code {})", script, read_text(request.stderr_path), result.exit_code));
+        fmt::format("sbatch {}: {} (exit code {})", script, read_trimmed(request.stderr_path), result.exit_code));
   }
-  return read_text(request.stdout_path);
+  return read_trimmed(request.stdout_path);
 }
 
 }  // namespace triax::plan

@@ -15,7 +15,7 @@
 namespace triax::plan {
 namespace {
 
-std::string value_of(const SweepRow& row, const std::string& name) {
+std::string setting_of(const SweepRow& row, const std::string& name) {
   for (const auto& [key, value] : row.settings) {
     if (key == name) return value;
   }
@@ -25,7 +25,7 @@ std::string value_of(const SweepRow& row, const std::string& name) {
 std::vector<std::string> values_of(const std::vector<SweepRow>& rows, const std::string& name) {
   std::vector<std::string> values;
   for (const SweepRow& row : rows) {
-    const std::string value = value_of(row, name);
+    const std::string value = setting_of(row, name);
     if (std::find(values.begin(), values.end(), value) == values.end()) values.push_back(value);
   }
   return values;
@@ -130,7 +130,8 @@ std::optional<io::Figure> figure_of(const std::vector<SweepRow>& rows, const std
       ++missing;
       continue;
     }
-    const auto place = static_cast<size_t>(std::find(ticks.begin(), ticks.end(), value_of(row, axis)) - ticks.begin());
+    const auto place =
+        static_cast<size_t>(std::find(ticks.begin(), ticks.end(), setting_of(row, axis)) - ticks.begin());
     const Estimate& value = row.metrics.at(y);
     io::Series& series = series_named(figure, label_of(row, rows, axis));
     series.x.push_back(numeric ? numbers[place] : static_cast<double>(place));

@@ -147,7 +147,7 @@ TEST(Checkpoint, every_element_is_written_by_one_rank_and_ranks_write_alike) {
     run.grid().world().all_reduce(Tensor(&sums[1], DType::Float64, {1}), comm::ReduceOp::Max).wait();
     double parameters = 0;
     for (const train::TensorShape& t : train::model_tensors(run.options().model)) {
-      parameters += static_cast<double>(io::numel_of(t.shape));
+      parameters += static_cast<double>(elements_of(t.shape));
     }
     EXPECT_EQ(sums[0], parameters * (2 + 4 + 4 + 4));
     if (layout.dp == n) {

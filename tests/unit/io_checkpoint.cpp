@@ -39,7 +39,7 @@ std::vector<int64_t> global_offsets(const ShardSpec& spec) {
   p.spec = spec;
   p.local_shape = spec.global_shape;
   if (spec.cut_dim >= 0) p.local_shape[static_cast<size_t>(spec.cut_dim)] = spec.count;
-  p.numel = numel_of(p.local_shape);
+  p.numel = elements_of(p.local_shape);
   std::vector<int64_t> offsets;
   for (int64_t i = 0; i < p.numel; ++i) offsets.push_back(p.global_index(i));
   return offsets;
