@@ -76,9 +76,11 @@ install: build
 format:
 	@scripts/lint.sh format
 
-tidy: configure
-	@$(run) cmake --build --preset $(PRESET) --target triax_commit
-	@scripts/lint.sh tidy $(build) $(JOBS)
+# clang-tidy asks for the command of each source.
+tidy: setup
+	@$(run) cmake --preset $(PRESET) -B build/tidy $(configure_args) -DTRIAX_UNITY=OFF
+	@$(run) cmake --build build/tidy --target triax_commit
+	@scripts/lint.sh tidy build/tidy $(JOBS)
 
 clean:
 	rm -rf build
