@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Every header of a layer has #pragma once and compiles alone, with the flags and include paths of that layer's own target.
-# One that its own source includes first is compiled alone by the build already and is not compiled again here.
+# One that its own source includes first is compiled alone by a build without TRIAX_UNITY (CI's of the program with CUDA)
+# and is not compiled again here.
 # usage: headers.sh ROOT LAYER FLAGS-FILE JOBS COMPILER...
 source "$(dirname "$0")/lib.sh"
 layer=$2 flags=$3 jobs=$4

@@ -40,11 +40,13 @@ expect() {
 }
 
 headers=(base "$work/tree/flags" 1 "$compiler")
+together=("$work/tree/flags" "$compiler")
 fresh
 # install.md links to pages that the small tree lacks.
 sed -i 's/](\([^)#]*\)[^)]*)/]/g' "$tree/docs/install.md"
 for check in include_order file_size links dependencies machine_paths version pipes; do expect "$check" ok; done
 expect headers ok "${headers[@]}"
+expect one_definition ok "${together[@]}"
 
 fresh; echo '#include "io/x.h"' >>"$tree/comm/b.cpp"; expect include_order 'comm/b.cpp:3: comm must not include from io'
 fresh; echo '#include <mpi.h>' >>"$tree/base/a.h"; expect include_order 'base must not know MPI'
@@ -85,6 +87,8 @@ fresh; echo 'std::string s();' >>"$tree/base/a.h"; printf '#include <string>\n#i
 expect headers 'a header does not compile alone' "${headers[@]}"
 fresh; echo 'std::string s();' >>"$tree/base/a.h"; printf '#include "base/a.h"\n' >"$tree/base/a.cpp"
 expect headers ok "${headers[@]}"  # the build itself stops at this one
+fresh; echo 'struct Twice { int a; };' >>"$tree/base/a.h"; printf '#pragma once\nstruct Twice { long a; };\n' >"$tree/io/a.h"
+expect one_definition 'the headers of all layers do not go together' "${together[@]}"
 
 [ $wrong -eq 0 ] || exit 1
 echo "ok: every structure test fails where it must"
