@@ -32,8 +32,6 @@ std::string program_help() {
   return kProgramUsage + help_lines(program_entries(unused));
 }
 
-std::string hash_text(const Program& program) { return fmt::format("{:016x}", parallel::hash_of(program)); }
-
 std::string program_headline(const Program& program) {
   size_t ops = 0;
   for (const auto& list : program.positions) ops += list.size();

@@ -223,6 +223,8 @@ parallel::Program make_program(const ProgramRequest& r) {
 
 }  // namespace
 
+std::string hash_text(const parallel::Program& program) { return fmt::format("{:016x}", parallel::hash_of(program)); }
+
 std::vector<OptionEntry> program_entries(ProgramRequest& request) {
   std::vector<OptionEntry> all = program_layout_entries(request.words);
   append(all, output_entries(request));

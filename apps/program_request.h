@@ -44,6 +44,9 @@ std::vector<io::OptionEntry> program_entries(ProgramRequest& request);
 /// Throws ConfigError.
 void read_request(const std::vector<std::string>& args, ProgramRequest& request);
 
+/// The hash of a program, 16 hex digits.
+std::string hash_text(const parallel::Program& program);
+
 /// Columns of the terminal that stdout is, or 0 where it is none.
 int terminal_width();
 /// Writes a whole file; throws RunTimeError with path and reason.

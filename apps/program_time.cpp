@@ -87,8 +87,6 @@ TimeResult compute(const ProgramRequest& r) {
   return result;
 }
 
-std::string hash_text(const ProgramRequest& r) { return fmt::format("{:016x}", parallel::hash_of(r.program)); }
-
 ordered_json json_of(const TimeResult& result) {
   const ProgramRequest& r = result.request;
   const Simulation& s = result.simulation;
@@ -96,7 +94,7 @@ ordered_json json_of(const TimeResult& result) {
   json["schema"] = "triax-program-time";
   json["version"] = 1;
   json["commit"] = build_info().commit;
-  json["program_hash"] = hash_text(r);
+  json["program_hash"] = hash_text(r.program);
   json["schedule"] = r.program.schedule;
   json["pipeline"] = r.program.pipeline;
   json["chunks"] = r.program.chunks;
@@ -146,7 +144,7 @@ std::string time_headline(const TimeResult& result) {
       "{}, p {}, v {}, m {}, t {}, d {}, program {}\n"
       "bubble {} of total, {} of ideal ({}); span {:.10g}, makespan {:.10g}\n",
       r.program.schedule, r.program.pipeline, r.program.chunks, r.program.num_micro_batches,
-      r.parsed.options.parallel.grid.tensor, r.replicas, hash_text(r), percent(s.bubble_of_total),
+      r.parsed.options.parallel.grid.tensor, r.replicas, hash_text(r.program), percent(s.bubble_of_total),
       percent(s.bubble_of_ideal), closed, result.units(s.span_ps), result.units(s.makespan_ps));
 }
 
