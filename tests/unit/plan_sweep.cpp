@@ -49,6 +49,7 @@ TEST(Grid, axes_zips_and_their_faults) {
   EXPECT_EQ(combinations({}).size(), 1u);
   EXPECT_THROW(parse_axis("a"), ConfigError);
   EXPECT_THROW(parse_axis("a=1,,2"), ConfigError);
+  EXPECT_THROW(parse_axis("a=1,2,"), ConfigError);
   EXPECT_THROW(parse_axis("a=1,1"), ConfigError);
   EXPECT_THROW(parse_zipped_axis("a:b=1:2,3"), ConfigError);
   EXPECT_THROW(combinations({parse_axis("a=1,2"), parse_axis("a=3,4")}), ConfigError);
