@@ -27,6 +27,7 @@ __device__ __forceinline__ void load_plain_tile(float* tile, const HeadRun<const
 __device__ __forceinline__ float dot_with_lane(const float* tile, int row, const float* other, int dim) {
   const int pitch = plain_pitch(dim), lane = threadIdx.x % kWarp;
   float sum = 0;
+  TRIAX_UNROLL_BY_4
   for (int c = 0; c < dim; ++c) sum += tile[row * pitch + c] * other[lane * pitch + c];
   return sum;
 }
@@ -38,6 +39,7 @@ __device__ __forceinline__ void add_weighted_rows(float (&sum)[kDims], float wei
   __syncwarp();  // all have read the row before
   weights[threadIdx.x] = weight;
   __syncwarp();
+  TRIAX_UNROLL_BY_4
   for (int j = 0; j < kSide; ++j) {
     const float w = weights[warp + j];
     TRIAX_UNROLL

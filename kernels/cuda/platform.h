@@ -18,6 +18,7 @@
 #define TRIAX_NOINLINE __noinline__
 #define TRIAX_UNROLL _Pragma("unroll")
 #define TRIAX_ROLLED _Pragma("unroll 1")
+#define TRIAX_UNROLL_BY_4 _Pragma("unroll 4")
 #endif
 
 namespace triax::kernels {

@@ -30,6 +30,7 @@
 #define TRIAX_NOINLINE
 #define TRIAX_UNROLL
 #define TRIAX_ROLLED
+#define TRIAX_UNROLL_BY_4
 
 namespace triax::kernels {
 using Site = std::source_location;
