@@ -135,11 +135,6 @@ void with_rows(const char* operation, const Tensor& logits, F&& f) {
   });
 }
 
-template <class T>
-Rows<const T> input_rows(const Tensor& t) {
-  return {static_cast<const T*>(t.data()), t.row_stride()};
-}
-
 }  // namespace
 
 void CudaDevice::cross_entropy_max(Tensor logits, int64_t valid, Tensor row_max) {
@@ -148,7 +143,7 @@ void CudaDevice::cross_entropy_max(Tensor logits, int64_t valid, Tensor row_max)
   with_rows("cross_entropy_max", logits, [&](auto type, auto width) {
     using T = typename decltype(type)::type;
     TRIAX_LAUNCH((row_maximum<T, decltype(width)::value>), static_cast<unsigned>(logits.rows()), kRowBlock, 0, stream(),
-                 input_rows<T>(logits), valid, row_max.as<float>());
+                 rows_of<const T>(logits), valid, row_max.as<float>());
   });
 }
 
@@ -163,7 +158,7 @@ void CudaDevice::cross_entropy_sum(Tensor logits, int64_t first, int64_t valid, 
   with_rows(name, logits, [&](auto type, auto width) {
     using T = typename decltype(type)::type;
     TRIAX_LAUNCH((row_sum_exp<T, decltype(width)::value>), static_cast<unsigned>(logits.rows()), kRowBlock, 0, stream(),
-                 input_rows<T>(logits), first, valid, target.as<int32_t>(), row_max.as<float>(), sum_exp.as<float>(),
+                 rows_of<const T>(logits), first, valid, target.as<int32_t>(), row_max.as<float>(), sum_exp.as<float>(),
                  target_logit.as<float>());
   });
 }

@@ -13,8 +13,8 @@
 namespace triax::kernels {
 namespace {
 
-constexpr int kRun = 8;    // elements of one access of 16 bytes
-constexpr int kTile = 64;  // rows and columns of a transposed tile
+constexpr int kRun = 8;              // elements of one access of 16 bytes
+constexpr int kTransposedTile = 64;  // its rows and columns
 constexpr int kMultiple = 16;
 
 __device__ __forceinline__ float largest(const float (&v)[kRun], float max) {
@@ -78,12 +78,13 @@ template <class T, DType Type>
 __global__ void __launch_bounds__(kBlock)
     fp8_cast_transposed(Rows<const T> x, int64_t rows, int64_t cols, const float* scale, float* amax, uint8_t* y) {
   __shared__ BlockScratch<float> scratch;
-  __shared__ uint8_t tile[kTile][kTile + 4];
+  __shared__ uint8_t tile[kTransposedTile][kTransposedTile + 4];
   const float factor = scale[0];
-  const int64_t row0 = static_cast<int64_t>(blockIdx.y) * kTile, col0 = static_cast<int64_t>(blockIdx.x) * kTile;
+  const int64_t row0 = static_cast<int64_t>(blockIdx.y) * kTransposedTile,
+                col0 = static_cast<int64_t>(blockIdx.x) * kTransposedTile;
   float max = 0;
-  for (int i = threadIdx.x; i < kTile * kTile / kRun; i += kBlock) {
-    const int r = i / (kTile / kRun), c = i % (kTile / kRun) * kRun;
+  for (int i = threadIdx.x; i < kTransposedTile * kTransposedTile / kRun; i += kBlock) {
+    const int r = i / (kTransposedTile / kRun), c = i % (kTransposedTile / kRun) * kRun;
     if (row0 + r >= rows || col0 + c >= cols) continue;
     float v[kRun];
     load(x.at(row0 + r, col0 + c), v);
@@ -92,8 +93,8 @@ __global__ void __launch_bounds__(kBlock)
     for (int j = 0; j < kRun; ++j) tile[r][c + j] = fp8_bits<Type>(v[j] * factor);
   }
   __syncthreads();
-  for (int i = threadIdx.x; i < kTile * kTile / 4; i += kBlock) {
-    const int c = i / (kTile / 4), r = i % (kTile / 4) * 4;
+  for (int i = threadIdx.x; i < kTransposedTile * kTransposedTile / 4; i += kBlock) {
+    const int c = i / (kTransposedTile / 4), r = i % (kTransposedTile / 4) * 4;
     if (row0 + r >= rows || col0 + c >= cols) continue;
     uint32_t four = 0;
     TRIAX_UNROLL
@@ -124,7 +125,7 @@ void cast_as(Tensor x, const Fp8Operand& how, Transpose transpose, Tensor y, cud
                  static_cast<const float*>(scale), amax, to);
     return;
   }
-  const dim3 grid(grid_of(x.cols(), kTile), grid_of(x.rows(), kTile));
+  const dim3 grid(grid_of(x.cols(), kTransposedTile), grid_of(x.rows(), kTransposedTile));
   TRIAX_LAUNCH((fp8_cast_transposed<T, Type>), grid, kBlock, 0, stream, from, x.rows(), x.cols(),
                static_cast<const float*>(scale), amax, to);
 }
@@ -132,7 +133,7 @@ void cast_as(Tensor x, const Fp8Operand& how, Transpose transpose, Tensor y, cud
 void check_operand(const Tensor& x, const Fp8Operand& how) {
   ensure(x.rows() % kMultiple == 0 && x.cols() % kMultiple == 0 && aligned_for(x, kRun),
          "gemm: fp8 operands have multiples of 16 rows and columns, and rows that begin at multiples of 16 bytes");
-  ensure(x.rows() / kTile < kMaxGridYZ, "gemm: an fp8 operand has too many rows");
+  ensure(x.rows() / kTransposedTile < kMaxGridYZ, "gemm: an fp8 operand has too many rows");
   need_vector("gemm", "scale of an fp8 operand", how.scale, DType::Float32, 2);
   need_vector("gemm", "amax of an fp8 operand", how.amax, DType::Float32, 1);
 }

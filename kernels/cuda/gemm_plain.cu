@@ -8,7 +8,7 @@
 namespace triax::kernels {
 namespace {
 
-constexpr int kTile = 64, kDepth = 16, kSide = 16, kEach = kTile / kSide;
+constexpr int kGemmTile = 64, kDepth = 16, kSide = 16, kEach = kGemmTile / kSide;
 
 /// Element (i, l) of op(A) is data[i * row + l * col].
 template <class T>
@@ -20,9 +20,10 @@ struct Operand {
 template <class T, class C>
 __global__ void __launch_bounds__(kBlock)
     gemm_tile(Operand<T> a, Operand<T> b, Rows<C> c, const T* bias, int64_t m, int64_t n, int64_t k, bool accumulate) {
-  __shared__ float as[kDepth][kTile + 1], bs[kDepth][kTile + 1];
+  __shared__ float as[kDepth][kGemmTile + 1], bs[kDepth][kGemmTile + 1];
   const int tx = threadIdx.x % kSide, ty = threadIdx.x / kSide;
-  const int64_t row0 = static_cast<int64_t>(blockIdx.x) * kTile, col0 = static_cast<int64_t>(blockIdx.y) * kTile;
+  const int64_t row0 = static_cast<int64_t>(blockIdx.x) * kGemmTile,
+                col0 = static_cast<int64_t>(blockIdx.y) * kGemmTile;
   float sum[kEach][kEach];
   TRIAX_UNROLL
   for (int i = 0; i < kEach; ++i) {
@@ -30,7 +31,7 @@ __global__ void __launch_bounds__(kBlock)
     for (int j = 0; j < kEach; ++j) sum[i][j] = 0;
   }
   for (int64_t k0 = 0; k0 < k; k0 += kDepth) {
-    for (int e = threadIdx.x; e < kDepth * kTile; e += kBlock) {
+    for (int e = threadIdx.x; e < kDepth * kGemmTile; e += kBlock) {
       const int l = e % kDepth, i = e / kDepth;
       const bool deep = k0 + l < k;
       as[l][i] = deep && row0 + i < m ? to_float(a.data[(row0 + i) * a.row + (k0 + l) * a.col]) : 0.0f;
@@ -72,11 +73,11 @@ Operand<T> operand(const Tensor& t, Transpose transpose) {
 
 void CudaDevice::gemm_plain(const Gemm& g) {
   const int64_t m = g.c.rows(), n = g.c.cols(), k = g.transpose_a == Transpose::Yes ? g.a.rows() : g.a.cols();
-  ensure(n <= kMaxGridYZ * kTile, "gemm: too many columns for a shape that cuBLASLt refuses");
+  ensure(n <= kMaxGridYZ * kGemmTile, "gemm: too many columns for a shape that cuBLASLt refuses");
   const auto launch = [&](auto in, auto out) {
     using T = typename decltype(in)::type;
     using C = typename decltype(out)::type;
-    TRIAX_LAUNCH((gemm_tile<T, C>), dim3(grid_of(m, kTile), grid_of(n, kTile)), kBlock, 0, stream(),
+    TRIAX_LAUNCH((gemm_tile<T, C>), dim3(grid_of(m, kGemmTile), grid_of(n, kGemmTile)), kBlock, 0, stream(),
                  operand<T>(g.a, g.transpose_a), operand<T>(g.b, g.transpose_b), rows_of<C>(g.c),
                  static_cast<const T*>(g.bias.data()), m, n, k, g.accumulate == Accumulate::Yes);
   };

@@ -9,7 +9,7 @@
 namespace triax::kernels {
 namespace {
 
-constexpr int64_t kChunk = 32768;
+constexpr int64_t kSummed = 32768;
 
 struct Square {
   static __device__ double of(float v) { return static_cast<double>(v) * static_cast<double>(v); }
@@ -21,7 +21,7 @@ struct Nonfinite {
 template <class Term, class T, int V>
 __global__ void __launch_bounds__(kBlock) sum_chunk(const T* x, int64_t n, double* of_chunk) {
   __shared__ BlockScratch<double> scratch;
-  const int64_t begin = blockIdx.x * kChunk, end = begin + kChunk < n ? begin + kChunk : n;
+  const int64_t begin = blockIdx.x * kSummed, end = begin + kSummed < n ? begin + kSummed : n;
   double sum = 0;
   for (int64_t i = begin + static_cast<int64_t>(threadIdx.x) * V; i < end; i += kBlock * V) {
     if (i + V <= end) {
@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(kBlock) sum_of_chunks(const double* of_chunk, 
 
 template <class Term>
 void launch_sum(const char* operation, const Tensor& x, double* of_chunk, double* out, cudaStream_t stream) {
-  const int64_t n = x.numel(), chunks = (n + kChunk - 1) / kChunk;
+  const int64_t n = x.numel(), chunks = (n + kSummed - 1) / kSummed;
   with_type(operation, x.dtype(), [&](auto type) {
     using T = typename decltype(type)::type;
     const auto launch = [&](auto width) {
@@ -66,7 +66,7 @@ void CudaDevice::sum_of_squares(Tensor x, Tensor out) {
   need_vector("sum_of_squares", "x", x, x.dtype(), x.numel());
   need_vector("sum_of_squares", "out", out, DType::Float64, 1);
   if (x.numel() == 0) return;
-  const Buffer chunks = scratch(DType::Float64, (x.numel() + kChunk - 1) / kChunk);
+  const Buffer chunks = scratch(DType::Float64, (x.numel() + kSummed - 1) / kSummed);
   launch_sum<Square>("sum_of_squares", x, static_cast<double*>(chunks.data()), out.as<double>(), stream());
 }
 
@@ -74,7 +74,7 @@ void CudaDevice::count_nonfinite(Tensor x, Tensor out) {
   need_vector("count_nonfinite", "x", x, x.dtype(), x.numel());
   need_vector("count_nonfinite", "out", out, DType::Float64, 1);
   if (x.numel() == 0) return;
-  const Buffer chunks = scratch(DType::Float64, (x.numel() + kChunk - 1) / kChunk);
+  const Buffer chunks = scratch(DType::Float64, (x.numel() + kSummed - 1) / kSummed);
   launch_sum<Nonfinite>("count_nonfinite", x, static_cast<double*>(chunks.data()), out.as<double>(), stream());
 }
 
