@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 #include <memory>
+#include <new>
 #include <optional>
 #include <thread>
 
@@ -54,16 +55,23 @@ constexpr std::chrono::milliseconds kStopSettle(300);
 /// The rank that waited first may only wait for one that itself waits.
 constexpr std::chrono::milliseconds kSettleLost(1000);
 
+std::string words_of(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error) == nullptr) return error.what();
+  return "out of memory (std::bad_alloc): 'triax mem' with these options says what each rank needs, 'triax plan' which "
+         "layout fits";
+}
+
 /// The run's objects are alive here: unwinding them would wait for peers that wait for this rank.
 [[noreturn]] void abort_job(comm::MpiSession& session, const RankName& name, FlightRecorder& flight, FailureKind kind,
                             const std::exception& error) {
   end_by_force_after(io::report_patience_s(session.size()), static_cast<int>(ExitCode::RunTime));
-  flight.set_failure(kind, error.what());
+  const std::string words = words_of(error);
+  flight.set_failure(kind, words);
   const std::string directory = run_directory_of(flight.header());
   const bool lost = kind == FailureKind::PeerLost && !directory.empty();
   // When all ranks fail alike, rank 0 says it and ends the job before the others repeat it.
   if (session.rank() != 0 && !lost) std::this_thread::sleep_for(kStopSettle);
-  say_last_words(fmt::format("{}: {}\n", full_name(session, name), error.what()));
+  say_last_words(fmt::format("{}: {}\n", full_name(session, name), words));
   if (session.rank() == 0 || lost) std::this_thread::sleep_for(lost ? kSettleLost : kStopSettle);
   if (!directory.empty()) say_last_words(io::claim_failure_report(directory));
   session.abort(static_cast<int>(ExitCode::RunTime));
@@ -166,13 +174,20 @@ int train_command(const std::vector<std::string>& args) {
   if (supervised) {
     if (const std::optional<int> code = supervise(flight)) return *code;
   }
-  const int code =
-      run_with_session([&](comm::MpiSession& session,
-                           RankName& name) { return run_on_ranks(session, name, request, words, extra, args); },
-                       &flight);
-  flight.header().leaving.store(code);
-  if (supervised) wake_supervisor();
-  return code;
+  const auto leave = [&](int code) {
+    flight.header().leaving.store(code);
+    if (supervised) wake_supervisor();
+    return code;
+  };
+  try {
+    return leave(
+        run_with_session([&](comm::MpiSession& session,
+                             RankName& name) { return run_on_ranks(session, name, request, words, extra, args); },
+                         &flight));
+  } catch (const ConfigError&) {  // of the launch: MPI was not to be used
+    leave(static_cast<int>(ExitCode::Usage));
+    throw;
+  }
 }
 
 }  // namespace triax::apps

@@ -170,7 +170,11 @@ ExitCode TrainingRun::run() {
   try {
     return options().control.skip_train ? evaluate_only() : train();
   } catch (...) {
-    if (reporter_) reporter_->finish(io::EndReason::Failed, own_communication(held_->trainer.communication()));
+    try {
+      if (reporter_) reporter_->finish(io::EndReason::Failed, own_communication(held_->trainer.communication()));
+    } catch (const std::exception& error) {  // a full disk fails twice, and what came first is the cause
+      spdlog::error("{}", error.what());
+    }
     throw;
   }
 }

@@ -65,18 +65,19 @@ void read_line(const std::string& line, const std::string& where, Origin origin,
 void read_config_file(const std::string& path, Origin origin, const NameIndex& index, std::vector<Given>& given,
                       std::vector<std::string>& faults) {
   std::ifstream file(path);
-  if (!file) {
-    faults.push_back(fmt::format("{}: cannot be read; give the path of a file of key = value lines", path));
-    return;
-  }
+  const auto cannot_be_read = [&](const char* why) {
+    faults.push_back(fmt::format("{}: {}; give the path of a file of key = value lines", path, why));
+  };
+  if (!file) return cannot_be_read("cannot be read");
   int number = 0;
   for (std::string line; std::getline(file, line);) {
     ++number;
+    if (line.find('\0') != std::string::npos) return cannot_be_read("is no text");
     if (number == 1 && line.starts_with("\xEF\xBB\xBF")) line.erase(0, 3);  // the byte order mark of some editors
     const std::string text = trim(without_comment(line));
     if (!text.empty()) read_line(text, fmt::format("{}:{}", path, number), origin, index, given, faults);
   }
-  if (file.bad()) faults.push_back(fmt::format("{}: reading failed", path));
+  if (file.bad()) cannot_be_read("cannot be read");
 }
 
 }  // namespace triax::io

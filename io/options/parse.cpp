@@ -141,7 +141,12 @@ class Parser {
   void throw_faults() const {
     if (faults_.empty()) return;
     if (faults_.size() == 1) throw ConfigError(faults_[0]);
-    throw ConfigError(fmt::format("{} faults in the options:\n  {}", faults_.size(), fmt::join(faults_, "\n  ")));
+    constexpr size_t kShown = 20;  // a file that is no configuration has a fault on every line
+    const size_t shown = std::min(kShown, faults_.size());
+    const std::string more = faults_.size() > shown ? fmt::format("\n  ... and {} more", faults_.size() - shown) : "";
+    throw ConfigError(fmt::format("{} faults in the options:\n  {}{}", faults_.size(),
+                                  fmt::join(faults_.begin(), faults_.begin() + static_cast<ptrdiff_t>(shown), "\n  "),
+                                  more));
   }
 
   NameIndex index_;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
@@ -66,7 +67,9 @@ bool is_restart(const std::string& path, const RunOptions& options, const RunFac
 void create(const std::string& path) {
   std::error_code error;
   fs::create_directories(path, error);
-  if (error) throw ConfigError(fmt::format("--run-dir {}: cannot be made ({})", path, error.message()));
+  if (error)
+    throw ConfigError(
+        fmt::format("--run-dir {}: cannot be made ({}); name a directory that can be", path, error.message()));
 }
 
 std::string default_path(const RunOptions& options, const RunFacts& facts) {
@@ -118,12 +121,17 @@ nlohmann::ordered_json read_json(const std::string& path) {
 
 void write_text_file(const std::string& path, const std::string& text) {
   const std::string temporary = path + ".tmp";
+  errno = 0;
   std::ofstream file(temporary, std::ios::trunc | std::ios::binary);
   file << text;
   file.close();
   std::error_code error;
-  if (file) fs::rename(temporary, path, error);
-  if (!file || error) throw RunTimeError(fmt::format("{}: cannot be written", path));
+  if (file) {
+    fs::rename(temporary, path, error);
+  } else {
+    error.assign(errno != 0 ? errno : EIO, std::generic_category());
+  }
+  if (error) throw RunTimeError(fmt::format("{}: cannot be written: {}", path, error.message()));
 }
 
 void write_summary(const RunDirectory& directory, const std::string& json, int64_t steps) {

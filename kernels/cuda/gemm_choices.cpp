@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -79,12 +80,17 @@ GemmChoices::GemmChoices(const GemmSearch& search, std::string gpu, size_t versi
       max_workspace_bytes_(max_workspace_bytes),
       measures_(search.tuning == GemmTuning::Measure),
       patience_s_(search.patience_s) {
-  file_ = Handle<FilePolicy>(::open(path_.c_str(), measures_ ? O_RDWR | O_CREAT | O_APPEND : O_RDONLY, 0644));
+  const int how = measures_ ? O_RDWR | O_CREAT | O_APPEND : O_RDONLY;
+  file_ = Handle<FilePolicy>(::open(path_.c_str(), how | O_NONBLOCK, 0644));  // a pipe is refused, not waited for
   if (!file_) {
     const char* const words = std::strerror(errno);
     fail(fmt::format("cannot be opened: {}; {}", words,
                      measures_ ? "name a file that every rank may write"
                                : "name a file that --gemm-tuning measure made, or leave it out"));
+  }
+  struct stat status {};
+  if (::fstat(file_.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
+    fail("is no regular file, which keeps what ranks write; name one that every rank sees");
   }
   lock(measures_ ? LOCK_EX : LOCK_SH);
   read_new_lines();

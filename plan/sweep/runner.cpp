@@ -80,7 +80,9 @@ class Runner {
   explicit Runner(const RunnerOptions& options) : options_(options), points_(options.directory + "/points") {
     std::error_code error;
     fs::create_directories(points_, error);
-    if (error) throw ConfigError(fmt::format("--out {}: cannot be made ({})", options.directory, error.message()));
+    if (error)
+      throw ConfigError(fmt::format("--out {}: cannot be made ({}); name a directory that can be", options.directory,
+                                    error.message()));
   }
 
   /// The record of a point, run now where it has to be; sets `ran`.

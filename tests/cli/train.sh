@@ -139,4 +139,29 @@ grep -q 'check replicas' err || fail "the replica check did not speak"
 expect_code 5 $? "stdout on a full disk"
 grep -q 'standard output cannot be written' err || fail "a full disk is not named: $(cat err)"
 [ ! -e full/completed ] || fail "a completion marker beside exit code 5"
+# Four processes that would be four worlds: a wrong launch, and no lost rank.
+# shellcheck disable=SC2086
+SLURM_NTASKS=4 "$triax" train $model --train-iters 1 --run-dir worlds >out 2>err
+expect_code 2 $? "Slurm's tasks without a process manager"
+grep -q "Start with 'srun --mpi=pmi2 -n 4 triax" err && [ "$(wc -l <err)" -eq 1 ] || fail "more than the remedy: $(cat err)"
+# What fails while a failure is told does not take its place.
+mkdir -p twice/summary.json.tmp # where the summary would be written
+train 1 --train-iters 2 --run-dir twice --metrics-file /dev/full
+expect_code 5 $? "metrics on a full disk"
+grep -q '^rank 0 .*: /dev/full: writing failed' err || fail "the first failure is not told: $(cat err)"
+# A model that no host holds; a directory that cannot be made; files that are no configuration.
+train 1 --train-iters 1 --run-dir huge --hidden-size 1000000 --ffn-hidden-size 4000000 --num-layers 500
+expect_code 5 $? "a model of terabytes"
+grep -q "out of memory (std::bad_alloc): 'triax mem'" err || fail "no word about memory: $(cat err)"
+train 1 --train-iters 1 --run-dir err/run
+expect_code 2 $? "a run directory within a file"
+grep -q -- '--run-dir err/run: cannot be made (Not a directory); name a directory that can be' err || fail "no remedy: $(cat err)"
+for file in "$triax" .; do
+  train 1 --train-iters 1 --config "$file"
+  expect_code 2 $? "--config $file"
+  grep -qE ' (is no text|cannot be read); give the path of a file of key = value lines$' err || fail "--config: $(cat err)"
+done
+train 1 --train-iters 1 --config text.txt
+expect_code 2 $? "a novel as configuration"
+grep -qE '^  \.\.\. and [0-9]+ more$' err && [ "$(wc -l <err)" -eq 22 ] || fail "faults without end: $(wc err)"
 exit $failed

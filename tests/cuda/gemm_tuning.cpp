@@ -191,6 +191,11 @@ TEST_F(CudaGemmTuning, BadFilesAreRefusedWithTheLine) {
   text.replace(text.find("0000007472696178"), 16, "0000007472696179");
   write(text);
   EXPECT_NE(fault().find("cuBLASLt cannot use the algorithm for \"fp32 fp32 fp32, 24 x 16 x 100"), std::string::npos);
+  for (const char* device : {"/dev/null", "/dev/zero"}) {  // keeps nothing; never ends
+    path_ = device;
+    EXPECT_EQ(fault(), std::string("--gemm-cache ") + device +
+                           ": is no regular file, which keeps what ranks write; name one that every rank sees");
+  }
   path_ = "/nonexistent/choices";
   EXPECT_NE(fault().find("name a file that every rank may write"), std::string::npos);
 }

@@ -123,7 +123,12 @@ void Gpu::locked(const std::function<void()>& f) {
   f();
 }
 
-/// A random stream, or the oldest, among those that have work and do not lag behind; null when there is none now.
+bool Gpu::held(const EmulatedStream& stream) const {
+  return order == StreamOrder::NewestHeld && &stream == streams_.back() &&
+         std::none_of(streams_.begin(), streams_.end(), [&](const auto* s) { return s->awaits == &stream; });
+}
+
+/// A random stream among those that have work, do not lag behind and are not held; null when there is none now.
 EmulatedStream* Gpu::choose() {
   std::vector<EmulatedStream*>& ready = ready_;
   std::vector<EmulatedStream*>& asked = asked_;
@@ -131,11 +136,10 @@ EmulatedStream* Gpu::choose() {
   asked.clear();
   const auto now = Clock::now();
   for (EmulatedStream* stream : streams_) {
-    if (stream->tasks.empty()) continue;
+    if (stream->tasks.empty() || held(*stream)) continue;
     const bool lags = waiting_ == 0 && stream->tasks.size() < stream->lag && now - stream->since < kLongestLag;
     if (!lags) (stream->unfinished ? asked : ready).push_back(stream);
   }
-  if (order == StreamOrder::OldestFirst && !ready.empty()) return ready.front();
   // Every now and then a task is asked again although others have work.
   if (!asked.empty() && (ready.empty() || random_() % 8 == 0)) return asked[random_() % asked.size()];
   return ready.empty() ? nullptr : ready[random_() % ready.size()];
@@ -185,7 +189,8 @@ void Gpu::work() {
 
 }  // namespace triax::emulated
 
-extern "C" __attribute__((visibility("default"))) triax::emulated::StreamOrder* triax_emulated_stream_order() {
+extern "C" __attribute__((visibility("default"))) std::atomic<triax::emulated::StreamOrder>*
+triax_emulated_stream_order() {
   return &triax::emulated::Gpu::instance().order;
 }
 extern "C" __attribute__((visibility("default"))) int* triax_emulated_apart() { return &triax::simt::apart_depth; }

@@ -49,8 +49,7 @@ class Gpu {
   void drain();
   /// Runs `f` while no task runs.
   void locked(const std::function<void()>& f);
-  /// Changed while the GPU is idle.
-  StreamOrder order = StreamOrder::Random;
+  std::atomic<StreamOrder> order = StreamOrder::Random;
 
  private:
   Gpu();
@@ -58,6 +57,7 @@ class Gpu {
   bool all_idle() const;
   void help_until(const std::function<bool()>& done, std::unique_lock<std::mutex>& lock);
   EmulatedStream* choose();
+  bool held(const EmulatedStream& stream) const;
   /// False when the task wants to be asked again.
   bool run_front(EmulatedStream& stream, std::unique_lock<std::mutex>& lock);
 
@@ -112,6 +112,7 @@ struct EmulatedStream {
   std::shared_ptr<triax::emulated::Capture> capture;  // what comes goes there instead
   std::deque<triax::emulated::Task> tasks;
   bool unfinished = false;                      // the front task wants to be asked again
+  const EmulatedStream* awaits = nullptr;       // of which that task, unfinished, awaits an event
   unsigned lag = 0;                             // tasks that it waits for before it begins
   std::chrono::steady_clock::time_point since;  // when its oldest task came
 };

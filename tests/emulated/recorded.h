@@ -1,6 +1,7 @@
 // What stand-ins of the emulated GPU have seen, for tests that load the module.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -36,7 +37,8 @@ struct HostCalls {
 /// Which of the streams with work the GPU takes from next.
 enum class StreamOrder {
   Random,
-  OldestFirst,  // later ones only when those made before them have nothing to do, or wait
+  NewestHeld,  // random, and the one made last only while another stream waits for it; that the host waits is not
+               // enough
 };
 
 }  // namespace triax::emulated
@@ -46,7 +48,7 @@ extern "C" {
 triax::emulated::Recorded* triax_emulated_recorded();
 triax::emulated::NcclCounts* triax_emulated_nccl();
 triax::emulated::HostCalls* triax_emulated_host_calls();
-triax::emulated::StreamOrder* triax_emulated_stream_order();
+std::atomic<triax::emulated::StreamOrder>* triax_emulated_stream_order();
 triax::emulated::MemoryCounts* triax_emulated_memory();
 int* triax_emulated_apart();
 }

@@ -44,6 +44,7 @@ struct EmulatedEvent {
     double time_s = 0;               // of the latest; written before it
   };
   uint64_t recorded = 0;                               // by the host
+  const EmulatedStream* stream = nullptr;              // of the latest record
   std::shared_ptr<triax::emulated::Capture> captured;  // the latest record was of a captured stream
   std::shared_ptr<State> state = std::make_shared<State>();
 };
@@ -127,7 +128,11 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     return event->captured ? cudaErrorStreamCaptureMerge : cudaErrorStreamCaptureIsolation;
   }
   if (event->captured) return cudaErrorNotSupported;  // a stream that joins a capture is not emulated
-  Gpu::instance().submit(*stream, [state = event->state, wanted = event->recorded] { return state->done >= wanted; });
+  Gpu::instance().submit(*stream, [stream, recorder = event->stream, state = event->state, wanted = event->recorded] {
+    const bool done = state->done >= wanted;
+    stream->awaits = done ? nullptr : recorder;
+    return done;
+  });
   return cudaSuccess;
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
@@ -141,6 +146,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (const cudaError_t status = check_work(stream, Capturable::Yes); status != cudaSuccess) return status;
   event->captured = stream->capture;
+  event->stream = stream;
   if (event->captured) return cudaSuccess;  // it orders streams within the graph, and never comes to pass
   Gpu::instance().submit(*stream, [state = event->state, number = ++event->recorded] {
     state->time_s = now_s();
