@@ -82,7 +82,7 @@ enum class Decode { Store, Add };
 struct TopK {
   Tensor x;         ///< [n], read
   Tensor residual;  ///< [n] or empty; a = x + residual; residual = a where not sent, else 0
-  Tensor value;     ///< [k]: the k elements of a of largest magnitude (NaN is largest; ties: lowest index), by index
+  Tensor value;     ///< [k]: the k elements of a of largest magnitude (all NaNs largest; ties: lowest index), by index
   Tensor index;     ///< int32 [k], ascending, plus `base`
   int64_t base = 0;
 };

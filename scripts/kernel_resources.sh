@@ -3,8 +3,9 @@
 # usage: kernel_resources.sh keep COMPILER ... -o OBJECT ...   the compiler's launcher: keeps its words on kernels in
 #            OBJECT.resources and passes the others on
 #        kernel_resources.sh check SOURCES OBJECTS ARCHITECTURE...   1 when a kernel spills a register or takes more than
-#            48 KiB of static shared memory, or when a .cu file of SOURCES has no kernel for an architecture (sm_80: 80)
-#            in OBJECTS; 77 where there are no OBJECTS
+#            48 KiB of static shared memory, when ptxas says that it makes asynchronous products wait for each other or
+#            leaves out setmaxnreg ("Potential Performance Loss"), or when a .cu file of SOURCES has no kernel for an
+#            architecture (sm_80: 80) in OBJECTS; 77 where there are no OBJECTS
 set -euo pipefail
 mode=${1:?usage: kernel_resources.sh keep|check ...}
 shift
@@ -56,6 +57,7 @@ for source in "$sources"/*.cu; do
     match($0, /[0-9]+ bytes smem/) {
       if (substr($0, RSTART) + 0 > 48 * 1024) print kernel ": " substr($0, RSTART, RLENGTH) ", of 49152 there are"
     }
+    match($0, /Potential Performance Loss: .*/) { print substr($0, RSTART) }
     END { print "kernels " count + 0 }' "$log")
 done
 [ "$faults" -eq 0 ] || exit 1

@@ -236,6 +236,14 @@ TRIAX_ALWAYS void decode_any(const DecodeSegment& d) {
   });
 }
 
+/// A magnitude in the order of the search. All NaNs are one: which bits a sum gives one is the device's own.
+template <class C>
+TRIAX_ALWAYS Bits<C> ordered_bits(C v) {
+  constexpr auto kMask = static_cast<Bits<C>>(~Bits<C>{0}) >> 1;
+  const auto bits = std::bit_cast<Bits<C>>(v) & kMask;
+  return bits > std::bit_cast<Bits<C>>(std::numeric_limits<C>::infinity()) ? kMask : bits;
+}
+
 /// Radix selection on the magnitude's bits, most significant digit first: the bits of the k-th largest, and how many of
 /// its equals belong to the k.
 template <class B>
@@ -247,7 +255,6 @@ template <class C>
 TRIAX_ALWAYS Threshold<Bits<C>> kth_largest(const C* a, int64_t n, int64_t k) {
   using B = Bits<C>;
   constexpr int kDigit = 11;
-  constexpr auto kMask = static_cast<B>(~B{0}) >> 1;
   B prefix = 0, known = 0;
   int64_t left = k;
   for (int shift = static_cast<int>(sizeof(B)) * 8 - 1; shift > 0;) {
@@ -256,7 +263,7 @@ TRIAX_ALWAYS Threshold<Bits<C>> kth_largest(const C* a, int64_t n, int64_t k) {
     int64_t histogram[1 << kDigit] = {};
     const B digit_mask = (B{1} << width) - 1;
     for (int64_t i = 0; i < n; ++i) {
-      const B b = std::bit_cast<B>(a[i]) & kMask;
+      const B b = ordered_bits(a[i]);
       if ((b & known) == prefix) ++histogram[b >> shift & digit_mask];
     }
     B digit = digit_mask;
@@ -269,13 +276,11 @@ TRIAX_ALWAYS Threshold<Bits<C>> kth_largest(const C* a, int64_t n, int64_t k) {
 
 template <class C>
 TRIAX_ALWAYS void select_any(const C* a, C* clear, int64_t n, int64_t k, int64_t base, C* value, int32_t* index) {
-  using B = Bits<C>;
-  constexpr auto kMask = static_cast<B>(~B{0}) >> 1;
   const auto threshold = kth_largest(a, n, k);
   int64_t equals = threshold.equals;
   int64_t found = 0;
   for (int64_t i = 0; i < n; ++i) {
-    const B b = std::bit_cast<B>(a[i]) & kMask;
+    const auto b = ordered_bits(a[i]);
     if (b < threshold.bits || (b == threshold.bits && equals == 0)) continue;
     if (b == threshold.bits) --equals;
     value[found] = a[i];

@@ -18,8 +18,6 @@ namespace triax::kernels {
 
 /// Selects the GPU and says what it is; refuses what the kernels cannot run on.
 void CudaDevice::select_gpu(int ordinal) {
-  // A kernel that is loaded at its first launch may wait for all that runs, a receive posted ahead among it.
-  ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   int driver = 0, runtime = 0, count = 0;
   TRIAX_CUDA(cudaDriverGetVersion(&driver));
   TRIAX_CUDA(cudaRuntimeGetVersion(&runtime));
@@ -104,6 +102,9 @@ void* PinnedProvider::allocate(size_t size_bytes) {
 void PinnedProvider::deallocate(void* data, size_t) noexcept { static_cast<void>(cudaFreeHost(data)); }
 
 CudaDevice::CudaDevice(const CudaDeviceOptions& options) : workspace_(memory_), bounce_arena_(pinned_) {
+  // A kernel that is loaded at its first launch may wait for all that runs, a receive posted ahead among it. The driver
+  // reads this once, in the first call that needs it.
+  ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   select_gpu(ordinal_of(options));
   TRIAX_CUDA(cudaStreamCreateWithPriority(stream_.out(), cudaStreamNonBlocking, 0));
   TRIAX_CUDA(cudaEventCreateWithFlags(origin_.out(), cudaEventDefault));

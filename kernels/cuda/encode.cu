@@ -145,7 +145,7 @@ __global__ void __launch_bounds__(kCodeThreads)
   float* const residual = args.residual == nullptr ? nullptr : args.residual + s.state + block.begin;
   for (int i = threadIdx.x; i < n; i += kCodeThreads) {
     const float v = global_read(args.x + s.begin + block.begin + i);
-    a[i] = residual == nullptr ? v : global_read(residual + i) + v;
+    a[i] = residual == nullptr ? v : __fadd_rn(global_read(residual + i), v);
   }
   __syncthreads();
   uint8_t* const scales = args.packed + s.packed;
@@ -171,10 +171,10 @@ __global__ void __launch_bounds__(kCodeThreads)
   for (int64_t i = begin + threadIdx.x; i < end; i += kCodeThreads) {
     float a = global_read(args.x + s.begin + i);
     float* const residual = args.residual == nullptr ? nullptr : args.residual + s.state + i;
-    if (residual != nullptr) a += global_read(residual);
+    if (residual != nullptr) a = __fadd_rn(a, global_read(residual));
     const bf16 sent = from_float<bf16>(a);
     global_write(reinterpret_cast<bf16*>(args.packed + s.packed) + i, sent);
-    if (residual != nullptr) global_write(residual, a - to_float(sent));
+    if (residual != nullptr) global_write(residual, __fsub_rn(a, to_float(sent)));
   }
 }
 

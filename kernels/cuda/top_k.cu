@@ -28,7 +28,11 @@ struct Selection {
 __host__ __device__ constexpr int shift_of(int digit) { return digit == 0 ? 20 : digit == 1 ? 9 : 0; }
 __host__ __device__ constexpr int width_of(int digit) { return digit == 2 ? 9 : kDigitBits; }
 
-__device__ __forceinline__ unsigned magnitude(float v) { return __float_as_uint(v) & 0x7fffffffu; }
+/// In the order of the search. All NaNs are one: which bits a sum gives one is the device's own.
+__device__ __forceinline__ unsigned magnitude(float v) {
+  const unsigned bits = __float_as_uint(v) & 0x7fffffffu;
+  return bits > 0x7f800000u ? 0x7fffffffu : bits;
+}
 
 /// Digit 0 also adds the residual.
 template <int kDigit>
@@ -44,7 +48,7 @@ __global__ void __launch_bounds__(kBlock)
     float a = global_read((kDigit == 0 || residual == nullptr ? x : residual) + i);
     if (kDigit == 0 && residual != nullptr) {
       const float rest = global_read(residual + i);
-      if (rest != 0) a += rest;  // -0 + 0 is not -0
+      if (rest != 0) a = __fadd_rn(a, rest);  // -0 + 0 is not -0
       global_write(residual + i, a);
     }
     const unsigned bits = magnitude(a);

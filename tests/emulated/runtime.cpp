@@ -25,6 +25,18 @@ int visible_gpus() {
   return text == nullptr ? 16 : std::atoi(text);
 }
 
+bool loads_eagerly() {
+  const char* const text = std::getenv("CUDA_MODULE_LOADING");
+  return text != nullptr && std::strcmp(text, "EAGER") == 0;
+}
+
+/// The driver reads how kernels are to be loaded in the first call that needs it; who asks for it later is not heard.
+/// What the hardware does not tell and this does: true when that has happened.
+bool asked_too_late() {
+  static const bool heard = loads_eagerly();
+  return loads_eagerly() && !heard;
+}
+
 double now_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count() +
          triax::emulated::pretended_s;
@@ -77,10 +89,12 @@ cudaError_t cudaGetLastError() { return cudaSuccess; }
 cudaError_t cudaDriverGetVersion(int* version) { return *version = 12020, cudaSuccess; }
 cudaError_t cudaRuntimeGetVersion(int* version) { return *version = 12020, cudaSuccess; }
 cudaError_t cudaGetDeviceCount(int* count) {
+  if (asked_too_late()) return cudaErrorInvalidValue;
   *count = visible_gpus();
   return *count > 0 ? cudaSuccess : cudaErrorNoDevice;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  if (asked_too_late()) return cudaErrorInvalidValue;
   if (device < 0 || device >= visible_gpus()) return cudaErrorInvalidDevice;
   size_t free = 0;
   std::strcpy(properties->name, "emulated GPU");
@@ -91,6 +105,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   return cudaMemGetInfo(&free, &properties->totalGlobalMem);
 }
 cudaError_t cudaSetDevice(int device) {
+  if (asked_too_late()) return cudaErrorInvalidValue;
   return device >= 0 && device < visible_gpus() ? cudaSuccess : cudaErrorInvalidDevice;
 }
 

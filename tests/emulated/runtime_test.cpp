@@ -211,6 +211,18 @@ TEST(EmulatedRuntime, TheHostCannotReadDeviceMemory) {
 #endif
 }
 
+TEST(EmulatedRuntime, WhoAsksForEagerLoadingAfterTheFirstCallIsFound) {
+  const auto statuses = [](bool first) {
+    int count = 0;
+    unsetenv("CUDA_MODULE_LOADING");
+    if (!first) cudaGetDeviceCount(&count);
+    setenv("CUDA_MODULE_LOADING", "EAGER", 1);
+    std::_Exit(cudaGetDeviceCount(&count) == cudaSuccess && cudaSetDevice(0) == cudaSuccess ? 0 : 1);
+  };
+  EXPECT_EXIT(statuses(true), ::testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(statuses(false), ::testing::ExitedWithCode(1), "");
+}
+
 /// A capture of `stream` that ends as it goes out of scope.
 struct Capturing {
   explicit Capturing(const Stream& on, cudaStreamCaptureMode mode = cudaStreamCaptureModeThreadLocal) : stream(&on) {

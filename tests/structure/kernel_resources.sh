@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# scripts/kernel_resources.sh finds a spill, too much shared memory, and a kernel that was not compiled for a GPU; its
-# launcher keeps the words of ptxas and passes on the rest. usage: kernel_resources.sh ROOT
+# scripts/kernel_resources.sh finds a spill, too much shared memory, products that ptxas makes wait for each other, and a
+# kernel that was not compiled for a GPU; its launcher keeps the words of ptxas and passes on the rest. usage: kernel_resources.sh ROOT
 set -euo pipefail
 check="$1/scripts/kernel_resources.sh"
 work=$(mktemp -d)
@@ -36,6 +36,12 @@ expect 1 'a.cu: no kernel for sm_120' 80 120
 expect 1 "for 'sm_90a': 8 bytes spill stores, 8 bytes spill loads" 80 90a
 log 80 0 49153 >"$work/objects/a.cu.o.resources"
 expect 1 '49153 bytes smem' 80
+{
+  log 80 0 0
+  echo "ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized due to" \
+    "non wgmma instructions defining accumulator registers of a wgmma in function '_Z1fv'"
+} >"$work/objects/a.cu.o.resources"
+expect 1 'a.cu: Potential Performance Loss: wgmma.mma_async instructions are serialized' 80
 
 # The launcher, around a compiler that says something of both kinds and ends as it is told.
 printf '#!/bin/sh\necho "ptxas info    : Used 9 registers" >&2\necho "a warning" >&2\nexit $END\n' >"$work/nvcc"

@@ -90,8 +90,10 @@ inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline unsigned __float_as_uint(float v) { return std::bit_cast<unsigned>(v); }
 inline float __uint_as_float(unsigned bits) { return std::bit_cast<float>(bits); }
 // Rounded on its own: the sources are compiled without contraction of a product and a sum.
-inline float __fmul_rn(float x, float y) { return x * y; }
-inline float __fadd_rn(float x, float y) { return x + y; }
-inline float __fsub_rn(float x, float y) { return x - y; }
+// A GPU has one NaN, whatever went in; the host keeps the bits of an operand, or makes a negative one.
+inline float with_the_gpus_nan(float v) { return v == v ? v : std::bit_cast<float>(0x7fffffffu); }
+inline float __fmul_rn(float x, float y) { return with_the_gpus_nan(x * y); }
+inline float __fadd_rn(float x, float y) { return with_the_gpus_nan(x + y); }
+inline float __fsub_rn(float x, float y) { return with_the_gpus_nan(x - y); }
 inline int __float_as_int(float v) { return std::bit_cast<int>(v); }
 inline float __fdividef(float x, float y) { return x / y; }

@@ -3,6 +3,8 @@
 
 #include <simt_device.h>
 
+#include <type_traits>
+
 #include "base/fp8.h"
 
 namespace triax::kernels {
@@ -11,9 +13,14 @@ inline float to_float(float v) { return v; }
 inline float to_float(bf16 v) { return static_cast<float>(v); }
 inline float to_float(fp16 v) { return static_cast<float>(v); }
 
+/// A NaN becomes the one that the GPU's conversions know.
 template <class T>
 inline T from_float(float v) {
-  return T(v);
+  T to(v);
+  if constexpr (!std::is_same_v<T, float>) {
+    if (v != v) to.bits = 0x7fff;
+  }
+  return to;
 }
 
 template <DType Type>
@@ -23,7 +30,7 @@ uint8_t fp8_bits(float v) {
 
 template <class T>
 uint32_t pack(float low, float high) {
-  return static_cast<uint32_t>(T(low).bits) | static_cast<uint32_t>(T(high).bits) << 16;
+  return static_cast<uint32_t>(from_float<T>(low).bits) | static_cast<uint32_t>(from_float<T>(high).bits) << 16;
 }
 
 /// Element `half` (0 or 1) of a register.
