@@ -47,6 +47,8 @@ class Gpu {
   bool idle(EmulatedStream& stream);
   /// Waits for all streams; for calls that free what they may use. A fault ends it and is left for a later wait.
   void drain();
+  /// The same; false when there is work left after so long.
+  bool drain_within(double seconds);
   /// Runs `f` while no task runs.
   void locked(const std::function<void()>& f);
   /// Changed while the GPU is idle.

@@ -33,6 +33,11 @@ struct HostCalls {
   int64_t graphs = 0;          // executable ones, now
 };
 
+/// Of the environment, when the driver started.
+struct DriverSettings {
+  std::string module_loading, max_connections;
+};
+
 /// Which of the streams with work the GPU takes from next.
 enum class StreamOrder {
   Random,
@@ -48,5 +53,6 @@ triax::emulated::NcclCounts* triax_emulated_nccl();
 triax::emulated::HostCalls* triax_emulated_host_calls();
 triax::emulated::StreamOrder* triax_emulated_stream_order();
 triax::emulated::MemoryCounts* triax_emulated_memory();
+const triax::emulated::DriverSettings* triax_emulated_driver();
 int* triax_emulated_apart();
 }

@@ -72,10 +72,19 @@ const char* cudaGetErrorString(cudaError_t status) {
       return "invalid argument";
   }
 }
+extern "C" __attribute__((visibility("default"))) const triax::emulated::DriverSettings* triax_emulated_driver() {
+  const auto set = [](const char* name) {
+    const char* const text = std::getenv(name);
+    return std::string(text == nullptr ? "" : text);
+  };
+  static const triax::emulated::DriverSettings settings{set("CUDA_MODULE_LOADING"), set("CUDA_DEVICE_MAX_CONNECTIONS")};
+  return &settings;
+}
 cudaError_t cudaGetLastError() { return cudaSuccess; }
 cudaError_t cudaDriverGetVersion(int* version) { return *version = 12020, cudaSuccess; }
 cudaError_t cudaRuntimeGetVersion(int* version) { return *version = 12020, cudaSuccess; }
 cudaError_t cudaGetDeviceCount(int* count) {
+  static_cast<void>(triax_emulated_driver());  // starts it
   *count = visible_gpus();
   return *count > 0 ? cudaSuccess : cudaErrorNoDevice;
 }
