@@ -127,10 +127,7 @@ void NcclLink::meet_members() {
   }
   started(status, {});
   RunningTime waited;
-  while (true) {
-    const cudaError_t stream_status = cudaStreamQuery(stream);
-    if (stream_status == cudaSuccess) break;
-    if (stream_status != cudaErrorNotReady) TRIAX_CUDA(stream_status);
+  while (!TRIAX_CUDA_DONE(cudaStreamQuery(stream))) {
     check_error();
     if (waited.elapsed_s() > group_.info.timeout_s) throw_lost({}, waited.elapsed_s());
     pause(waited.elapsed_s());
@@ -217,9 +214,7 @@ void NcclLink::collect() {
   size_t ended = 0;
   for (; ended < in_flight_.size() && in_flight_[ended]->waited; ++ended) {
     Slot& slot = *in_flight_[ended];
-    const cudaError_t status = cudaEventQuery(slot.go.get());
-    if (status == cudaErrorNotReady) break;
-    TRIAX_CUDA(status);
+    if (!TRIAX_CUDA_DONE(cudaEventQuery(slot.go.get()))) break;
     end_wait(slot);
     const double busy_s = seconds_between(slot.begin, slot.done);
     group_.ledger->record_seconds(group_.info.name, slot.op, slot.label, busy_s, seconds_between(slot.stand, slot.go));
@@ -273,15 +268,11 @@ void NcclLink::check_error() {
 
 void NcclLink::check_deadline() {
   for (Slot* slot : in_flight_) {
-    cudaError_t status = cudaEventQuery(slot->done.get());
-    if (status == cudaSuccess) {
+    if (TRIAX_CUDA_DONE(cudaEventQuery(slot->done.get()))) {
       end_wait(*slot);
       continue;
     }
-    if (status != cudaErrorNotReady) TRIAX_CUDA(status);
-    status = cudaEventQuery(slot->begin.get());
-    if (status == cudaErrorNotReady) return;  // none behind it has begun
-    TRIAX_CUDA(status);
+    if (!TRIAX_CUDA_DONE(cudaEventQuery(slot->begin.get()))) return;  // none behind it has begun
     if (!slot->running) {
       slot->running.emplace();
       group_.record.begin(slot->op, slot->sequence);

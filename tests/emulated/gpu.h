@@ -75,6 +75,9 @@ class Gpu {
   std::thread thread_;
 };
 
+/// The thread's, until it is asked for. As the real runtime's, also "not ready".
+inline thread_local cudaError_t pending_error = cudaSuccess;
+
 /// Time that tasks pretended to take: events come so much later.
 inline std::atomic<double> pretended_s = 0;
 
