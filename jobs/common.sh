@@ -56,8 +56,11 @@ default() {
 }
 
 settings() {
-  # Kernels start in the order in which they were queued: a collective of tensor parallelism cannot be overtaken.
-  default CUDA_DEVICE_MAX_CONNECTIONS 1
+  # Streams that share a queue to the GPU may wait for each other, and a receive is posted ahead of what its sender waits
+  # for. (Other trainers want 1, so that collectives start in order: here they have the higher priority.)
+  default CUDA_DEVICE_MAX_CONNECTIONS 32
+  # Loading a kernel at its first launch may wait for all that runs.
+  default CUDA_MODULE_LOADING EAGER
   # Only what is wrong; INFO prints rings, trees and the NICs that NCCL took.
   default NCCL_DEBUG WARN
   # InfiniBand and RoCE are used where they are; 1 would send everything through TCP.

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string_view>
+#include <thread>
 
 #include "comm/cuda/nccl_check.h"
 #include "comm/cuda/nccl_comm.h"
@@ -27,11 +28,15 @@ std::string settings() {
 
 }  // namespace
 
-NcclGroups::NcclGroups(kernels::CudaDevice& device) : device_(&device) {
+NcclGroups::NcclGroups(kernels::CudaDevice& device) : device_(&device), registration_(links_, device.gives_up()) {
   device.set_watch([this] { watch(); });
+  device.gives_up().set([this] { abort_all(); });
 }
 
-NcclGroups::~NcclGroups() { device_->set_watch({}); }
+NcclGroups::~NcclGroups() {
+  device_->set_watch({});
+  device_->gives_up().set({});
+}
 
 std::string NcclGroups::describe() const {
   int version = 0;
@@ -94,8 +99,18 @@ void NcclGroups::meet(const HostGroup& host, double clock_offset_s) {
   for (NcclLink* link : links_) link->meet(host(link->group().info.name), clock_offset_s);
 }
 
+/// One after the other would stand still at the first: freeing its memory waits for all that runs on the GPU,
+/// operations of the others among it.
 void NcclGroups::abort_all() noexcept {
-  for (NcclLink* link : links_) link->abort();
+  if (std::ranges::none_of(links_, [](const NcclLink* link) { return link->communicator() != nullptr; })) return;
+  std::vector<std::jthread> threads;
+  threads.reserve(links_.size());
+  for (NcclLink* link : links_) {
+    threads.emplace_back([this, link] {
+      device_->use_in_this_thread();
+      link->abort();
+    });
+  }
 }
 
 void NcclGroups::watch() {

@@ -35,7 +35,7 @@ class NcclGroups final : public DeviceGroups {
 
   kernels::CudaDevice* device_;
   std::vector<NcclLink*> links_;  ///< not owned: a group that ends, which it does before this, takes its own out
-  NcclRegistration registration_{links_};
+  NcclRegistration registration_;
 };
 
 }  // namespace triax::comm

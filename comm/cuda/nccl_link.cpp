@@ -1,6 +1,7 @@
 #include "comm/cuda/nccl_link.h"
 
 #include <fmt/format.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <chrono>
@@ -16,6 +17,7 @@ namespace {
 
 constexpr int kNarrowBlocks = 4;
 constexpr auto kPoll = std::chrono::microseconds(100);
+constexpr double kSpin_s = 2e-3;     // a wait for NCCL begins with looking again and again
 constexpr size_t kMostKept = 65536;  // operations between two calls of meet()
 constexpr int kMeetTag = 1;
 
@@ -23,6 +25,15 @@ double seconds_between(const kernels::CudaEvent& from, const kernels::CudaEvent&
   float ms = 0;
   TRIAX_CUDA(cudaEventElapsedTime(&ms, from.get(), to.get()));
   return 1e-3 * static_cast<double>(ms);
+}
+
+/// Between two looks. NCCL starts an operation in a thread of its own, within some 20 us: a sleep would be longer.
+void pause(double waited_s) {
+  if (waited_s < kSpin_s) {
+    sched_yield();
+  } else {
+    std::this_thread::sleep_for(kPoll);
+  }
 }
 
 }  // namespace
@@ -87,44 +98,86 @@ NcclLink::NcclLink(kernels::CudaDevice& device, DeviceGroup group, const DeviceG
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   if (members.other) config.maxCTAs = kNarrowBlocks;
-  const ncclResult_t status = ncclCommInitRankConfig(&comm_, members.ranks, name, members.rank, &config);
-  if (status != ncclInProgress) TRIAX_NCCL(status);
-  wait_until_ready("making the communicator");
+  try {
+    const ncclResult_t status = ncclCommInitRankConfig(&comm_, members.ranks, name, members.rank, &config);
+    if (status != ncclInProgress) TRIAX_NCCL(status);
+    wait_until_ready({});
+    meet_members();
+  } catch (...) {
+    abort();
+    throw;
+  }
+}
+
+/// NCCL connects ranks at their first message or sum, in which each waits on the host until the others come to theirs.
+/// So that is done here, where all are: a receive that is posted ahead would wait for a sender that waits for us.
+void NcclLink::meet_members() {
+  constexpr size_t kBytes = sizeof(float);
+  kernels::CudaProvider memory;
+  void* const token = memory.allocate(kBytes);
+  const cudaStream_t stream = stream_.get();
+  TRIAX_CUDA(cudaMemsetAsync(token, 0, kBytes, stream));
+  ncclResult_t status = ncclSuccess;
+  if (!members_.other) {
+    status = ncclAllReduce(token, token, 1, ncclFloat32, ncclSum, comm_, stream);
+  } else if (members_.rank == 0) {
+    status = ncclSend(token, kBytes, ncclUint8, 1, comm_, stream);
+  } else {
+    status = ncclRecv(token, kBytes, ncclUint8, 0, comm_, stream);
+  }
+  started(status, {});
+  RunningTime waited;
+  while (!TRIAX_CUDA_DONE(cudaStreamQuery(stream))) {
+    check_error();
+    if (waited.elapsed_s() > group_.info.timeout_s) throw_lost({}, waited.elapsed_s());
+    pause(waited.elapsed_s());
+  }
+  memory.deallocate(token, kBytes);
 }
 
 NcclLink::~NcclLink() {
-  if (std::uncaught_exceptions() > 0) abort();
+  device_->gives_up().before_free();
   if (at_end_) at_end_();
   if (comm_ == nullptr) return;
   // Only what has been waited for is left; the stream is empty once the device is.
   ncclResult_t status = ncclCommFinalize(comm_);
+  ncclResult_t state = status == ncclSuccess ? ncclInProgress : status;
   RunningTime waited;
-  while (status == ncclSuccess || status == ncclInProgress) {
-    ncclResult_t state = ncclSuccess;
+  while (state == ncclInProgress && waited.elapsed_s() < group_.info.timeout_s) {
+    pause(waited.elapsed_s());
     status = ncclCommGetAsyncError(comm_, &state);
-    if (status != ncclSuccess || state != ncclInProgress || waited.elapsed_s() > group_.info.timeout_s) break;
-    std::this_thread::sleep_for(kPoll);
+    if (status != ncclSuccess) state = status;
   }
-  static_cast<void>(ncclCommDestroy(comm_));
+  // A communicator that is not finalized waits for its peers in its destruction.
+  if (state != ncclSuccess) {
+    abort();
+  } else {
+    static_cast<void>(ncclCommDestroy(comm_));
+  }
 }
 
 void NcclLink::abort() noexcept {
   if (comm_ != nullptr) static_cast<void>(ncclCommAbort(std::exchange(comm_, nullptr)));
 }
 
-void NcclLink::wait_until_ready(const std::string& what) {
+void NcclLink::throw_lost(std::optional<Operation> op, double waited_s) const {
+  if (op) throw_peer_lost(group_.info, *op, sequence_, waited_s, {});
+  throw_peer_lost(group_.info, "making the communicator", waited_s, {});
+}
+
+void NcclLink::wait_until_ready(std::optional<Operation> op) {
   RunningTime waited;
   while (true) {
     ncclResult_t state = ncclSuccess;
     TRIAX_NCCL(ncclCommGetAsyncError(comm_, &state));
     if (state != ncclInProgress) return TRIAX_NCCL(state);
-    if (waited.elapsed_s() > group_.info.timeout_s) throw_peer_lost(group_.info, what, waited.elapsed_s(), {});
-    std::this_thread::sleep_for(kPoll);
+    if (waited.elapsed_s() > group_.info.timeout_s) throw_lost(op, waited.elapsed_s());
+    pause(waited.elapsed_s());
   }
 }
 
-void NcclLink::started(ncclResult_t status, Operation op) {
-  if (status == ncclInProgress) return wait_until_ready(fmt::format("{} #{}", name_of(op), sequence_));
+void NcclLink::started(ncclResult_t status, std::optional<Operation> op) {
+  if (status == ncclInProgress) return wait_until_ready(op);
   TRIAX_NCCL(status);
 }
 
@@ -161,9 +214,7 @@ void NcclLink::collect() {
   size_t ended = 0;
   for (; ended < in_flight_.size() && in_flight_[ended]->waited; ++ended) {
     Slot& slot = *in_flight_[ended];
-    const cudaError_t status = cudaEventQuery(slot.go.get());
-    if (status == cudaErrorNotReady) break;
-    TRIAX_CUDA(status);
+    if (!TRIAX_CUDA_DONE(cudaEventQuery(slot.go.get()))) break;
     end_wait(slot);
     const double busy_s = seconds_between(slot.begin, slot.done);
     group_.ledger->record_seconds(group_.info.name, slot.op, slot.label, busy_s, seconds_between(slot.stand, slot.go));
@@ -217,15 +268,11 @@ void NcclLink::check_error() {
 
 void NcclLink::check_deadline() {
   for (Slot* slot : in_flight_) {
-    cudaError_t status = cudaEventQuery(slot->done.get());
-    if (status == cudaSuccess) {
+    if (TRIAX_CUDA_DONE(cudaEventQuery(slot->done.get()))) {
       end_wait(*slot);
       continue;
     }
-    if (status != cudaErrorNotReady) TRIAX_CUDA(status);
-    status = cudaEventQuery(slot->begin.get());
-    if (status == cudaErrorNotReady) return;  // none behind it has begun
-    TRIAX_CUDA(status);
+    if (!TRIAX_CUDA_DONE(cudaEventQuery(slot->begin.get()))) return;  // none behind it has begun
     if (!slot->running) {
       slot->running.emplace();
       group_.record.begin(slot->op, slot->sequence);

@@ -77,9 +77,12 @@ class NcclLink {
   class Pending;
   Slot& begin(Operation op);
   Work end(Slot& slot);
-  /// NCCL may take its time to take an operation; the events behind it must not come first.
-  void started(ncclResult_t status, Operation op);
-  void wait_until_ready(const std::string& what);
+  void meet_members();
+  /// NCCL may take its time to take an operation; the events behind it must not come first. Without an operation the
+  /// communicator is being made.
+  void started(ncclResult_t status, std::optional<Operation> op);
+  void wait_until_ready(std::optional<Operation> op);
+  [[noreturn]] void throw_lost(std::optional<Operation> op, double waited_s) const;
   void end_wait(Slot& slot);
   std::vector<double> exchange(Communicator& host, const std::vector<double>& mine) const;
 

@@ -20,6 +20,13 @@ namespace triax::kernels {
 inline void cuda_check(cudaError_t status, const char* call, const char* file, int line) {
   if (status != cudaSuccess) throw ApiError("CUDA", call, status, cudaGetErrorString(status), file, line);
 }
+/// The answer to "is it done?". "Not yet" stays behind as the thread's last error, which the next launch would take for
+/// its own.
+inline bool cuda_done(cudaError_t status, const char* call, const char* file, int line) {
+  if (status == cudaErrorNotReady) return static_cast<void>(cudaGetLastError()), false;
+  cuda_check(status, call, file, line);
+  return true;
+}
 inline void cublaslt_check(cublasStatus_t status, const char* call, const char* file, int line) {
   if (status != CUBLAS_STATUS_SUCCESS) {
     throw ApiError("cuBLASLt", call, status, cublasLtGetStatusString(status), file, line);
@@ -29,4 +36,5 @@ inline void cublaslt_check(cublasStatus_t status, const char* call, const char* 
 }  // namespace triax::kernels
 
 #define TRIAX_CUDA(call) ::triax::kernels::cuda_check(TRIAX_CALL(call), #call, __FILE__, __LINE__)
+#define TRIAX_CUDA_DONE(call) ::triax::kernels::cuda_done(TRIAX_CALL(call), #call, __FILE__, __LINE__)
 #define TRIAX_CUBLASLT(call) ::triax::kernels::cublaslt_check(TRIAX_CALL(call), #call, __FILE__, __LINE__)

@@ -36,10 +36,7 @@ void copy_rows(const Tensor& from, const Tensor& to, cudaMemcpyKind kind, cudaSt
 void CudaDevice::synchronize() {
   const Stopwatch watch;
   double asked_s = 0;
-  while (true) {
-    const cudaError_t status = cudaStreamQuery(stream());
-    if (status == cudaSuccess) break;
-    if (status != cudaErrorNotReady) TRIAX_CUDA(status);
+  while (!TRIAX_CUDA_DONE(cudaStreamQuery(stream()))) {
     const double waited_s = watch.elapsed_s();
     if (watch_ && waited_s - asked_s >= kWatch_s) {
       watch_();

@@ -16,6 +16,15 @@
 
 namespace triax::kernels {
 
+/// What the driver reads from the environment when it starts, which the first question for a GPU makes it do.
+void CudaDevice::prepare_driver() {
+  // A kernel that is loaded at its first launch may wait for all that runs, a receive posted ahead among it.
+  ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+  // Streams share queues to the GPU, 8 by default, and what a queue holds may wait for what came before: a kernel of
+  // ours, behind a receive that waits for a peer who waits for it. 32 is the most there are.
+  ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+}
+
 /// Selects the GPU and says what it is; refuses what the kernels cannot run on.
 void CudaDevice::select_gpu(int ordinal) {
   int driver = 0, runtime = 0, count = 0;
@@ -85,7 +94,14 @@ void* CudaProvider::allocate(size_t size_bytes) {
   return data;
 }
 
-void CudaProvider::deallocate(void* data, size_t) noexcept { static_cast<void>(cudaFree(data)); }
+void GivesUp::before_free() const noexcept {
+  if (give_up_ && std::uncaught_exceptions() > 0) give_up_();
+}
+
+void CudaProvider::deallocate(void* data, size_t) noexcept {
+  if (gives_up_ != nullptr) gives_up_->before_free();
+  static_cast<void>(cudaFree(data));
+}
 
 void* PinnedProvider::allocate(size_t size_bytes) {
   void* data = nullptr;
@@ -99,12 +115,13 @@ void* PinnedProvider::allocate(size_t size_bytes) {
   return data;
 }
 
-void PinnedProvider::deallocate(void* data, size_t) noexcept { static_cast<void>(cudaFreeHost(data)); }
+void PinnedProvider::deallocate(void* data, size_t) noexcept {
+  if (gives_up_ != nullptr) gives_up_->before_free();
+  static_cast<void>(cudaFreeHost(data));
+}
 
 CudaDevice::CudaDevice(const CudaDeviceOptions& options) : workspace_(memory_), bounce_arena_(pinned_) {
-  // A kernel that is loaded at its first launch may wait for all that runs, a receive posted ahead among it. The driver
-  // reads this once, in the first call that needs it.
-  ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+  prepare_driver();
   select_gpu(ordinal_of(options));
   TRIAX_CUDA(cudaStreamCreateWithPriority(stream_.out(), cudaStreamNonBlocking, 0));
   TRIAX_CUDA(cudaEventCreateWithFlags(origin_.out(), cudaEventDefault));

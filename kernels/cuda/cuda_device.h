@@ -53,9 +53,13 @@ class CudaDevice final : public DiscreteDevice {
   void set_attention_kernels(AttentionKernels kernels) override { attention_kernels_ = kernels; }
   SpecialCalls special_calls() const override { return special_calls_; }
   int64_t timed_products() const override;
+  /// Calls of CUDA and NCCL in the calling thread are about this GPU from here on, not about the first one.
+  void use_in_this_thread() const noexcept { static_cast<void>(cudaSetDevice(ordinal_)); }
   /// Of operations that were launched without a call here.
   void count(const SpecialCalls& more);
   void set_watch(std::function<void()> watch) override { watch_ = std::move(watch); }
+  /// What gives up the operations of this GPU that wait for others.
+  GivesUp& gives_up() { return gives_up_; }
   /// For work of the caller, which comes after what the recorder has put off.
   cudaStream_t stream() {
     give_recorded();
@@ -140,6 +144,7 @@ class CudaDevice final : public DiscreteDevice {
   /// c[r, :] += bias.
   void add_bias(Tensor bias, Tensor c);
 
+  static void prepare_driver();
   void select_gpu(int ordinal);
   static int ordinal_of(const CudaDeviceOptions& options);
   /// A chunk of pinned memory for copies of memory that is not.
@@ -155,8 +160,9 @@ class CudaDevice final : public DiscreteDevice {
   AttentionKernels attention_kernels_ = AttentionKernels::Best;
   SpecialCalls special_calls_;
   CudaStream stream_;
-  CudaProvider memory_;
-  PinnedProvider pinned_;
+  GivesUp gives_up_;
+  CudaProvider memory_{&gives_up_};
+  PinnedProvider pinned_{&gives_up_};
   Arena workspace_, bounce_arena_;
   Buffer bounce_;
   std::function<void()> watch_;

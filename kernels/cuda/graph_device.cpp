@@ -133,6 +133,7 @@ GraphDevice::Graph* GraphDevice::make_graph(int64_t seen) {
   Graph graph;
   const cudaError_t status = cudaGraphInstantiate(graph.exec.out(), recorded.get(), 0);
   if (status == cudaErrorMemoryAllocation) {
+    static_cast<void>(cudaGetLastError());
     throw CudaOutOfMemory(
         fmt::format("out of GPU memory for CUDA graph {} of this rank, of {} operations: leave out "
                     "--enable-cuda-graph, or free memory by other options (triax mem)",

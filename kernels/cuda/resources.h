@@ -1,6 +1,7 @@
 // What the device owns of CUDA: streams, events, memory.
 #pragma once
 
+#include <functional>
 #include <new>
 #include <string>
 
@@ -48,18 +49,38 @@ class CudaOutOfMemory final : public std::bad_alloc {
   std::string text_;
 };
 
+/// Freeing waits for all that runs on the GPU. While an error unwinds, an operation that waits for a peer may be among
+/// it, and would keep the error from being told: so the operations are given up first.
+class GivesUp {
+ public:
+  /// Empty: nothing runs there that waits for others.
+  void set(std::function<void()> give_up) { give_up_ = std::move(give_up); }
+  void before_free() const noexcept;
+
+ private:
+  std::function<void()> give_up_;
+};
+
 /// Memory of the current GPU by cudaMalloc, 256-byte aligned.
 class CudaProvider final : public MemoryProvider {
  public:
+  explicit CudaProvider(const GivesUp* gives_up = nullptr) : gives_up_(gives_up) {}
   void* allocate(size_t size_bytes) override;
   void deallocate(void* data, size_t size_bytes) noexcept override;
+
+ private:
+  const GivesUp* gives_up_;
 };
 
 /// Host memory that the GPU reads and writes itself, by cudaMallocHost.
 class PinnedProvider final : public MemoryProvider {
  public:
+  explicit PinnedProvider(const GivesUp* gives_up = nullptr) : gives_up_(gives_up) {}
   void* allocate(size_t size_bytes) override;
   void deallocate(void* data, size_t size_bytes) noexcept override;
+
+ private:
+  const GivesUp* gives_up_;
 };
 
 }  // namespace triax::kernels

@@ -105,6 +105,13 @@ void Gpu::drain() {
   help_until([this] { return all_idle(); }, lock);
 }
 
+bool Gpu::drain_within(double seconds) {
+  const auto until = Clock::now() + std::chrono::duration<double>(seconds);
+  std::unique_lock lock(mutex_);
+  help_until([&] { return all_idle() || Clock::now() > until; }, lock);
+  return fault_ || all_idle();
+}
+
 void Gpu::wait(EmulatedStream& stream) {
   wait([&stream] { return stream.tasks.empty(); });
 }

@@ -47,6 +47,8 @@ class Gpu {
   bool idle(EmulatedStream& stream);
   /// Waits for all streams; for calls that free what they may use. A fault ends it and is left for a later wait.
   void drain();
+  /// The same; false when there is work left after so long.
+  bool drain_within(double seconds);
   /// Runs `f` while no task runs.
   void locked(const std::function<void()>& f);
   std::atomic<StreamOrder> order = StreamOrder::Random;
@@ -72,6 +74,9 @@ class Gpu {
   std::exception_ptr fault_;
   std::thread thread_;
 };
+
+/// The thread's, until it is asked for. As the real runtime's, also "not ready".
+inline thread_local cudaError_t pending_error = cudaSuccess;
 
 /// Time that tasks pretended to take: events come so much later.
 inline std::atomic<double> pretended_s = 0;

@@ -226,7 +226,7 @@ cudaError_t cudaMalloc(void** data, size_t bytes) {
   triax::simt::find_global = triax::emulated::find_in_memory;  // kernels have memory that is theirs
   ++triax_emulated_memory()->device;
   *data = triax::emulated::memory().allocate(bytes);
-  return *data == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
+  return *data == nullptr ? triax::emulated::pending_error = cudaErrorMemoryAllocation : cudaSuccess;
 }
 cudaError_t cudaFree(void* data) {
   if (data == nullptr) return cudaSuccess;

@@ -8,10 +8,8 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -24,13 +22,12 @@
 using triax::emulated::fail;
 using triax::emulated::Gpu;
 using triax::emulated::is_registered;
-using triax::emulated::last_error;
 using triax::emulated::nccl_counts;
 using triax::emulated::not_on_device;
 
 namespace {
 
-constexpr int kMeetingTag = 1 << 16, kFirstTag = 1 << 17;
+constexpr int kConnectionTag = 1 << 18, kConnections = 4;
 
 size_t width(ncclDataType_t type) {
   switch (type) {
@@ -47,10 +44,6 @@ size_t width(ncclDataType_t type) {
       return 8;
   }
 }
-
-struct Identity {
-  int maker = 0, tag = 0;
-};
 
 /// Messages of one operation, each through a buffer of its own.
 class Exchange {
@@ -101,6 +94,8 @@ struct Call {
   cudaStream_t stream;
   std::function<void(Exchange&)> start;
   std::function<void()> finish;
+  int peer = -1;  ///< of a message; of all else, every rank is
+  triax::emulated::Connection connection = triax::emulated::kOfAll;
 };
 
 class Running {
@@ -130,19 +125,35 @@ struct Group {
 };
 thread_local Group group;
 
+void connect(EmulatedNccl& comm, int peer, triax::emulated::Connection kind) {
+  if (peer == comm.rank || !comm.connected.emplace(peer, kind).second) return;
+  const int other = comm.world[static_cast<size_t>(peer)], tag = kConnectionTag + kConnections * comm.tag + kind;
+  MPI_Isend(nullptr, 0, MPI_BYTE, other, tag, MPI_COMM_WORLD, &comm.connecting.emplace_back());
+  MPI_Irecv(nullptr, 0, MPI_BYTE, other, tag, MPI_COMM_WORLD, &comm.connecting.emplace_back());
+}
+
+// The stream gets the operation in ncclCommGetAsyncError: what the caller gives it before that comes first.
 ncclResult_t issue(std::vector<Call> calls) {
   if (calls.empty()) return ncclSuccess;
   if (calls.front().stream->capture) return fail(ncclInvalidUsage, "operations in a graph are not emulated");
-  ++calls.front().comm->in_flight;
+  EmulatedNccl& comm = *calls.front().comm;
+  ++comm.in_flight;
+  comm.polls = 1;
+  for (const Call& call : calls) {
+    for (int peer = 0; peer < comm.size(); ++peer) {
+      if (call.peer < 0 || call.peer == peer) connect(comm, peer, call.connection);
+    }
+  }
   const cudaStream_t stream = calls.front().stream;
-  auto running = std::make_shared<Running>(std::move(calls));
-  Gpu::instance().submit(*stream, [running] { return running->step(); });
-  return ncclSuccess;
+  comm.starting = [stream, running = std::make_shared<Running>(std::move(calls))] {
+    Gpu::instance().submit(*stream, [running] { return running->step(); });
+  };
+  return ncclInProgress;
 }
 
 ncclResult_t give(Call call) {
   if (call.comm->aborted) return fail(ncclInvalidUsage, "the communicator was aborted");
-  if (call.comm->polls > 0) return fail(ncclInvalidUsage, "the communicator is not ready yet");
+  if (call.comm->polls > 0 || call.comm->starting) return fail(ncclInvalidUsage, "the communicator is not ready yet");
   if (group.depth == 0) return issue({std::move(call)});
   group.calls.push_back(std::move(call));
   return ncclSuccess;
@@ -156,6 +167,10 @@ bool on_device(const EmulatedNccl* comm, std::initializer_list<std::pair<const v
   return std::all_of(ranges.begin(), ranges.end(), [](const auto& range) {
     return range.second == 0 || triax::emulated::on_device(range.first, range.second);
   });
+}
+
+triax::emulated::Connection way(int from, int to) {
+  return from < to ? triax::emulated::kUpward : triax::emulated::kDownward;
 }
 
 template <class T, class Wide>
@@ -225,92 +240,6 @@ Call reduction(EmulatedNccl* comm, cudaStream_t stream, const void* in, void* ou
 
 }  // namespace
 
-const char* ncclGetErrorString(ncclResult_t status) {
-  switch (status) {
-    case ncclSuccess:
-      return "no error";
-    case ncclInvalidArgument:
-      return "invalid argument";
-    case ncclInvalidUsage:
-      return "invalid usage";
-    case ncclRemoteError:
-      return "remote process exited or there was a network error";
-    default:
-      return "internal error";
-  }
-}
-const char* ncclGetLastError(ncclComm_t) { return last_error().c_str(); }
-ncclResult_t ncclGetVersion(int* version) { return *version = 21800, ncclSuccess; }
-
-// ---- Communicators --------------------------------------------------------------------------------------------------
-
-ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
-  static int made = 0;
-  int size = 0;
-  Identity identity;
-  MPI_Comm_rank(MPI_COMM_WORLD, &identity.maker);
-  MPI_Comm_size(MPI_COMM_WORLD, &size);
-  identity.tag = kFirstTag + identity.maker + size * made++;
-  *id = {};
-  std::memcpy(id->internal, &identity, sizeof identity);
-  return ncclSuccess;
-}
-
-// Everybody tells the maker of the id where it is, and hears from it where the others are.
-ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config) {
-  if (config->blocking != 0) return fail(ncclInvalidArgument, "the stand-in has no blocking communicators");
-  Identity identity;
-  std::memcpy(&identity, id.internal, sizeof identity);
-  auto made = std::make_unique<EmulatedNccl>();
-  made->rank = rank;
-  made->tag = identity.tag;
-  made->world.assign(static_cast<size_t>(ranks), -1);
-  int me = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &me);
-  if (me == identity.maker) {
-    made->world[static_cast<size_t>(rank)] = me;
-    for (int i = 1; i < ranks; ++i) {
-      MPI_Status status;
-      int other = 0;
-      MPI_Recv(&other, 1, MPI_INT, MPI_ANY_SOURCE, identity.tag, MPI_COMM_WORLD, &status);
-      made->world[static_cast<size_t>(other)] = status.MPI_SOURCE;
-    }
-    for (const int other : made->world) {
-      if (other != me) MPI_Send(made->world.data(), ranks, MPI_INT, other, kMeetingTag, MPI_COMM_WORLD);
-    }
-  } else {
-    MPI_Send(&rank, 1, MPI_INT, identity.maker, identity.tag, MPI_COMM_WORLD);
-    MPI_Recv(made->world.data(), ranks, MPI_INT, identity.maker, kMeetingTag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-  }
-  *comm = made.release();
-  return ncclInProgress;
-}
-ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
-  const triax::simt::Apart apart;
-  *state = comm->polls > 0 ? ncclInProgress : ncclSuccess;
-  if (comm->polls > 0) --comm->polls;
-  return ncclSuccess;
-}
-ncclResult_t ncclCommFinalize(ncclComm_t comm) {
-  return comm->in_flight == 0 ? ncclSuccess : fail(ncclInvalidUsage, "operations are in flight");
-}
-ncclResult_t ncclCommDestroy(ncclComm_t comm) {
-  if (comm->in_flight != 0) {
-    std::fprintf(stderr, "emulated NCCL: a communicator is destroyed with operations in flight\n");
-    std::_Exit(99);
-  }
-  if (!comm->registered.empty()) {
-    std::fprintf(stderr, "emulated NCCL: a communicator is destroyed with buffers registered\n");
-    std::_Exit(99);
-  }
-  std::unique_ptr<EmulatedNccl>{comm};
-  return ncclSuccess;
-}
-ncclResult_t ncclCommAbort(ncclComm_t comm) {
-  comm->aborted = true;  // its tasks look at it: it stays
-  return ncclSuccess;
-}
-
 // ---- Operations -----------------------------------------------------------------------------------------------------
 
 ncclResult_t ncclAllReduce(const void* in, void* out, size_t count, ncclDataType_t type, ncclRedOp_t op,
@@ -378,7 +307,8 @@ ncclResult_t ncclSend(const void* data, size_t count, ncclDataType_t type, int p
   const triax::simt::Apart apart;
   const size_t bytes = count * width(type);
   if (!on_device(comm, {{data, bytes}})) return not_on_device();
-  return give({comm, stream, [=](Exchange& exchange) { exchange.send(peer, data, bytes); }, [] {}});
+  return give({comm, stream, [=](Exchange& exchange) { exchange.send(peer, data, bytes); }, [] {}, peer,
+               way(comm->rank, peer)});
 }
 ncclResult_t ncclRecv(void* data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream) {
   const triax::simt::Apart apart;
@@ -386,7 +316,7 @@ ncclResult_t ncclRecv(void* data, size_t count, ncclDataType_t type, int peer, n
   if (!on_device(comm, {{data, bytes}})) return not_on_device();
   auto got = std::make_shared<const char*>(nullptr);
   return give({comm, stream, [=](Exchange& exchange) { *got = exchange.recv(peer, bytes).data(); },
-               [=] { std::memcpy(data, *got, bytes); }});
+               [=] { std::memcpy(data, *got, bytes); }, peer, way(peer, comm->rank)});
 }
 ncclResult_t ncclGroupStart() { return ++group.depth, ncclSuccess; }
 ncclResult_t ncclGroupEnd() {

@@ -32,7 +32,10 @@ using triax::emulated::fail;
 using triax::emulated::nccl_counts;
 
 ncclResult_t ncclMemAlloc(void** data, size_t bytes) {
-  return cudaMalloc(data, bytes) == cudaSuccess ? ncclSuccess : fail(ncclUnhandledCudaError, "out of memory");
+  constexpr size_t kPage = size_t{512} << 20;  // what the library gives at least, on GPUs behind an NVLink switch
+  return cudaMalloc(data, (bytes + kPage - 1) / kPage * kPage) == cudaSuccess
+             ? ncclSuccess
+             : fail(ncclUnhandledCudaError, "out of memory");
 }
 ncclResult_t ncclMemFree(void* data) {
   return cudaFree(data) == cudaSuccess ? ncclSuccess : fail(ncclInvalidArgument, "not from ncclMemAlloc");

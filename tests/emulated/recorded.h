@@ -34,6 +34,11 @@ struct HostCalls {
   int64_t graphs = 0;          // executable ones, now
 };
 
+/// Of the environment, when the driver started.
+struct DriverSettings {
+  std::string module_loading, max_connections;
+};
+
 /// Which of the streams with work the GPU takes from next.
 enum class StreamOrder {
   Random,
@@ -50,5 +55,6 @@ triax::emulated::NcclCounts* triax_emulated_nccl();
 triax::emulated::HostCalls* triax_emulated_host_calls();
 std::atomic<triax::emulated::StreamOrder>* triax_emulated_stream_order();
 triax::emulated::MemoryCounts* triax_emulated_memory();
+const triax::emulated::DriverSettings* triax_emulated_driver();
 int* triax_emulated_apart();
 }

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "gpu.h"
 
@@ -85,11 +86,20 @@ const char* cudaGetErrorString(cudaError_t status) {
       return "invalid argument";
   }
 }
-cudaError_t cudaGetLastError() { return cudaSuccess; }
+extern "C" __attribute__((visibility("default"))) const triax::emulated::DriverSettings* triax_emulated_driver() {
+  const auto set = [](const char* name) {
+    const char* const text = std::getenv(name);
+    return std::string(text == nullptr ? "" : text);
+  };
+  static const triax::emulated::DriverSettings settings{set("CUDA_MODULE_LOADING"), set("CUDA_DEVICE_MAX_CONNECTIONS")};
+  return &settings;
+}
+cudaError_t cudaGetLastError() { return std::exchange(triax::emulated::pending_error, cudaSuccess); }
 cudaError_t cudaDriverGetVersion(int* version) { return *version = 12020, cudaSuccess; }
 cudaError_t cudaRuntimeGetVersion(int* version) { return *version = 12020, cudaSuccess; }
 cudaError_t cudaGetDeviceCount(int* count) {
   if (asked_too_late()) return cudaErrorInvalidValue;
+  static_cast<void>(triax_emulated_driver());  // starts it
   *count = visible_gpus();
   return *count > 0 ? cudaSuccess : cudaErrorNoDevice;
 }
@@ -134,7 +144,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   if (const cudaError_t status = check_query(*stream); status != cudaSuccess) return status;
-  return Gpu::instance().idle(*stream) ? cudaSuccess : cudaErrorNotReady;
+  return Gpu::instance().idle(*stream) ? cudaSuccess : triax::emulated::pending_error = cudaErrorNotReady;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   if (stream->capture) {
@@ -173,7 +183,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (event->captured) return event->captured->valid = false, cudaErrorCapturedEvent;
   if (const cudaError_t status = check_unsafe_call(); status != cudaSuccess) return status;
-  return event->state->done >= event->recorded ? cudaSuccess : cudaErrorNotReady;
+  return event->state->done >= event->recorded ? cudaSuccess : triax::emulated::pending_error = cudaErrorNotReady;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (event->captured) return event->captured->valid = false, cudaErrorCapturedEvent;

@@ -23,7 +23,7 @@ done < <(product_files | grep -E '^[^/]+/cuda/.*\.(h|cpp|cu)$' | grep -v '^tests
         text = substr(text, RSTART + RLENGTH)
         if (call ~ /String$/ || call == "ncclGetLastError" || call == "cublasLtGetVersion") continue  # no status
         count++
-        if (before !~ /(TRIAX_CUDA\(|TRIAX_CUBLASLT\(|TRIAX_NCCL\(|static_cast<void>\(|status = |cuda_check\() ?$/)
+        if (before !~ /(TRIAX_CUDA\(|TRIAX_CUDA_DONE\(|TRIAX_CUBLASLT\(|TRIAX_NCCL\(|static_cast<void>\(|status = |cuda_check\() ?$/)
           print file ": " call ": its status is not checked (TRIAX_CUDA, TRIAX_CUBLASLT, TRIAX_NCCL)"
       }
       print "calls " count + 0

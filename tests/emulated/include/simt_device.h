@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "kernels/cuda/check.h"
+
 #define threadIdx (::triax::simt::thread_index())
 #define blockIdx (::triax::simt::block_index())
 #define blockDim (::triax::simt::block_size())
@@ -19,9 +21,10 @@
 #define __ballot_sync(mask, value) ::triax::simt::ballot((mask), (value), __FILE__, __LINE__)
 #define __all_sync(mask, value) ::triax::simt::all_lanes((mask), (value), __FILE__, __LINE__)
 
-#define TRIAX_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                                \
-  ::triax::simt::queue((stream), #kernel, dim3(grid), dim3(static_cast<unsigned>(block)), (shared_bytes), (kernel), \
-                       __VA_ARGS__)
+#define TRIAX_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                                 \
+  (::triax::simt::queue((stream), #kernel, dim3(grid), dim3(static_cast<unsigned>(block)), (shared_bytes), (kernel), \
+                        __VA_ARGS__),                                                                                \
+   ::triax::kernels::cuda_check(cudaGetLastError(), "launch of " #kernel, __FILE__, __LINE__))
 #define TRIAX_DYNAMIC_SHARED(name) unsigned char* const name = ::triax::simt::dynamic_shared()
 #define TRIAX_NOTE_LOAD(pointer, bytes, site) \
   ::triax::simt::check_access(::triax::simt::AccessKind::Load, (pointer), (bytes), (site))
