@@ -4,8 +4,8 @@
 #            OBJECT.resources and passes the others on
 #        kernel_resources.sh check SOURCES OBJECTS ARCHITECTURE...   1 when a kernel spills a register or takes more than
 #            48 KiB of static shared memory, when ptxas says that it makes asynchronous products wait for each other or
-#            leaves out setmaxnreg ("Potential Performance Loss"), or when a .cu file of SOURCES has no kernel for an
-#            architecture (sm_80: 80) in OBJECTS; 77 where there are no OBJECTS
+#            leaves out setmaxnreg ("Potential Performance Loss"), or when a kernel of SOURCES is not in OBJECTS for an
+#            architecture (sm_80: 80); 77 where there are no OBJECTS
 set -euo pipefail
 mode=${1:?usage: kernel_resources.sh keep|check ...}
 shift
@@ -38,16 +38,26 @@ fi
 faults=0
 kernels=0
 fault() { echo "$1"; faults=$((faults + 1)); }
+# Every kernel of every source, for every GPU. A translation unit may hold several sources.
+mapfile -t logs < <(find "$objects" -name '*.resources' | sort)
+compiled=$(grep -hoE "entry function '[^']*' for 'sm_[^']*'" "${logs[@]}" /dev/null || true)
 for source in "$sources"/*.cu; do
-  name=$(basename "$source")
-  grep -q __global__ "$source" || continue
-  log=$(find "$objects" -name "$name.*.resources" | head -1)
-  [ -n "$log" ] || { fault "$name: no resources are known: was it compiled?"; continue; }
-  for architecture in "$@"; do
-    grep -q "for 'sm_$architecture'" "$log" || fault "$name: no kernel for sm_$architecture"
+  for kernel in $(sed 's,//.*,,' "$source" | tr '\n' ' ' | sed 's/__launch_bounds__([^()]*\(([^()]*)[^()]*\)*)//g' |
+    grep -oE '__global__[^(;{]*\(' | sed 's/ *($//; s/.*[ *]//'); do
+    # In a mangled name its length stands before it.
+    of_it=$(grep -E "'[^']*${#kernel}$kernel[^']*' for" <<<"$compiled" || true)
+    [ -n "$of_it" ] || { fault "$(basename "$source"): nothing is known of $kernel: was it compiled?"; continue; }
+    for architecture in "$@"; do
+      grep -q "for 'sm_$architecture'" <<<"$of_it" || fault "$(basename "$source"): no $kernel for sm_$architecture"
+    done
   done
+done
+for log in "${logs[@]}"; do
   while read -r line; do
-    case $line in kernels\ *) kernels=$((kernels + ${line#kernels })) ;; *) fault "$name: $line" ;; esac
+    case $line in
+      kernels\ *) kernels=$((kernels + ${line#kernels })) ;;
+      *) fault "$(basename "$log" .resources): $line" ;;
+    esac
   done < <(awk '
     match($0, /entry function .*/) { kernel = substr($0, RSTART + 15); count++ }
     match($0, /[0-9]+ bytes spill stores, [0-9]+ bytes spill loads/) {

@@ -28,10 +28,10 @@ expect() {
 
 expect 77 'SKIP: this build has no CUDA module' 80
 mkdir "$work/objects"
-expect 1 'a.cu: no resources are known' 80
+expect 1 'a.cu: nothing is known of f: was it compiled?' 80
 { log 80 0 49152; log 90a 0 0; } >"$work/objects/a.cu.o.resources"
 expect 0 'ok: 2 kernels' 80 90a
-expect 1 'a.cu: no kernel for sm_120' 80 120
+expect 1 'a.cu: no f for sm_120' 80 120
 { log 80 0 0; log 90a 8 0; } >"$work/objects/a.cu.o.resources"
 expect 1 "for 'sm_90a': 8 bytes spill stores, 8 bytes spill loads" 80 90a
 log 80 0 49153 >"$work/objects/a.cu.o.resources"
@@ -41,7 +41,7 @@ expect 1 '49153 bytes smem' 80
   echo "ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized due to" \
     "non wgmma instructions defining accumulator registers of a wgmma in function '_Z1fv'"
 } >"$work/objects/a.cu.o.resources"
-expect 1 'a.cu: Potential Performance Loss: wgmma.mma_async instructions are serialized' 80
+expect 1 'a.cu.o: Potential Performance Loss: wgmma.mma_async instructions are serialized' 80
 
 # The launcher, around a compiler that says something of both kinds and ends as it is told.
 printf '#!/bin/sh\necho "ptxas info    : Used 9 registers" >&2\necho "a warning" >&2\nexit $END\n' >"$work/nvcc"
