@@ -10,7 +10,7 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 
 option(TRIAX_WERROR "Treat warnings as errors" OFF)
-option(TRIAX_UNITY "Compile the layers' and the program's sources eight to a translation unit (less than half the time)" ON)
+option(TRIAX_UNITY "Compile the layers' and the program's sources twelve to a translation unit" ON)
 set(TRIAX_SANITIZE "" CACHE STRING "Sanitizers, e.g. address,undefined")
 
 find_program(CCACHE_PROGRAM ccache)
@@ -37,7 +37,7 @@ function(triax_unity target)
   if(NOT TRIAX_UNITY)
     return()
   endif()
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
   # GCC takes every source in a batch for a header, which may be in two translation units.
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
 endfunction()
