@@ -28,7 +28,7 @@ std::string gzip(const std::string& text) {
   stream.next_out = reinterpret_cast<Bytef*>(out.data());
   stream.avail_out = static_cast<uInt>(out.size());
   deflate(&stream, Z_FINISH);
-  out.resize(out.size() - stream.avail_out);
+  out.erase(stream.total_out);
   deflateEnd(&stream);
   return out;
 }
