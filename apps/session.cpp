@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <mpi.h>
 
+#include <new>
 #include <thread>
+#include <typeinfo>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -37,12 +39,18 @@ bool all_ranks_agree(MPI_Comm comm) {
   return done != 0;
 }
 
-void print_failure(const comm::MpiSession& session, const RankName& name, const char* what) {
+void print_failure(const comm::MpiSession& session, const RankName& name, const std::string& what) {
   const std::string place = name.place.empty() ? "" : ", " + name.place;
   say_last_words(fmt::format("rank {} ({}{}): {}\n", session.rank(), session.host(), place, what));
 }
 
 }  // namespace
+
+std::string words_of(const std::exception& error) {
+  if (typeid(error) != typeid(std::bad_alloc)) return error.what();
+  return "out of memory (std::bad_alloc): 'triax mem' with these options says what each rank needs, 'triax plan' which "
+         "layout fits";
+}
 
 int run_with_session(const std::function<int(comm::MpiSession&, RankName&)>& body, FlightRecorder* flight) {
   comm::MpiSession session(nullptr, nullptr, flight);
@@ -66,8 +74,9 @@ int run_with_session(const std::function<int(comm::MpiSession&, RankName&)>& bod
     print_failure(session, name, error.what());
     session.abort(static_cast<int>(ExitCode::Usage));
   } catch (const std::exception& error) {
-    if (flight != nullptr) flight->set_failure(FailureKind::Own, error.what());
-    print_failure(session, name, error.what());
+    const std::string words = words_of(error);
+    if (flight != nullptr) flight->set_failure(FailureKind::Own, words);
+    print_failure(session, name, words);
     session.abort(static_cast<int>(ExitCode::RunTime));
   }
 }

@@ -1,6 +1,7 @@
 // Runs a command that uses MPI, and ends the whole job when one rank fails: the others may wait for it in a collective.
 #pragma once
 
+#include <exception>
 #include <functional>
 #include <string>
 
@@ -13,6 +14,9 @@ namespace triax::apps {
 struct RankName {
   std::string place;
 };
+
+/// What an error says; one of memory that says nothing of itself (std::bad_alloc, but not the GPU's) gets the remedy.
+std::string words_of(const std::exception& error);
 
 /// Starts MPI, runs `body`, returns its exit code. A ConfigError that every rank throws (they validate the same
 /// options) is printed once and returned as exit code 2. Any other exception is printed as "rank r (host, place): what"

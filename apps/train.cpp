@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstdio>
 #include <memory>
-#include <new>
 #include <optional>
 #include <thread>
 
@@ -54,12 +53,6 @@ std::string full_name(const comm::MpiSession& session, const RankName& name) {
 constexpr std::chrono::milliseconds kStopSettle(300);
 /// The rank that waited first may only wait for one that itself waits.
 constexpr std::chrono::milliseconds kSettleLost(1000);
-
-std::string words_of(const std::exception& error) {
-  if (dynamic_cast<const std::bad_alloc*>(&error) == nullptr) return error.what();
-  return "out of memory (std::bad_alloc): 'triax mem' with these options says what each rank needs, 'triax plan' which "
-         "layout fits";
-}
 
 /// The run's objects are alive here: unwinding them would wait for peers that wait for this rank.
 [[noreturn]] void abort_job(comm::MpiSession& session, const RankName& name, FlightRecorder& flight, FailureKind kind,

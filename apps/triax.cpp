@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "apps/commands.h"
+#include "apps/session.h"
 #include "apps/thread_wait.h"
 #include "base/error.h"
 #include "base/last_words.h"
@@ -103,7 +104,7 @@ int guarded(const std::vector<std::string>& words) {
     say_last_words(fmt::format("triax: {}\n", error.what()));
     return static_cast<int>(ExitCode::Usage);
   } catch (const std::exception& error) {
-    say_last_words(fmt::format("triax: {}\n", error.what()));
+    say_last_words(fmt::format("triax: {}\n", words_of(error)));
     return static_cast<int>(ExitCode::RunTime);
   }
 }
