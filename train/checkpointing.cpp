@@ -169,36 +169,38 @@ std::string Checkpointing::load_or_initialize() {
   const Stopwatch watch;
   run_collectively(grid_->world(), TakePart::Yes, deadline_s(options_), [&] {
     if (run_fault_ != nullptr) run_fault_->at(FaultPhase::Load, 0);
-    if (options_.control.verify_integrity) {
-      io::verify_share(request.path, grid_->world_rank(), grid_->world().size());
-    }
-    io::CheckpointReader reader(request.path);
-    header = reader.header();
-    const std::string& hash = header.weights.tokenizer_hash;
-    if (!hash.empty() && !tokenizer_.tokenizer_hash.empty() && hash != tokenizer_.tokenizer_hash) {
-      throw ConfigError(fmt::format(
-          "--load {}: trained with tokenizer {}, the data were made with {}: use data made with the same tokenizer",
-          request.path, hash, tokenizer_.tokenizer_hash));
-    }
-    const std::vector<std::string> faults = tensor_differences(reader, options_.model);
-    if (!faults.empty()) throw ConfigError(fmt::format("--load {}: {}", request.path, fmt::join(faults, "; ")));
-    for (const io::Piece& piece : pieces_to_load(*trainer_, reader, with)) {
-      if (with == WithOptimizer::Yes && !reader.has_kind(piece.kind)) {
-        throw ConfigError(
-            fmt::format("--load {}: has no {}: --finetune starts a new run from its weights, --no-load-optim goes on "
-                        "with fresh moments",
-                        request.path, piece.kind));
+    read_or_name_others(request.path, options_.control, [&] {
+      if (options_.control.verify_integrity) {
+        io::verify_share(request.path, grid_->world_rank(), grid_->world().size());
       }
-      read_piece(reader, piece, *device_);
-    }
-    if (with == WithOptimizer::Yes && trainer_->compression() != nullptr) {
-      missing = load_compression(*trainer_->compression(), trainer_->store(), grid_->coord(), grid_->data().size(),
-                                 reader, *device_);
-    }
-    if (with == WithOptimizer::Yes && trainer_->fp8() != nullptr) {
-      missing_histories = load_fp8(*trainer_->fp8(), reader);
-    }
-    bytes = static_cast<double>(reader.bytes_read());
+      io::CheckpointReader reader(request.path);
+      header = reader.header();
+      const std::string& hash = header.weights.tokenizer_hash;
+      if (!hash.empty() && !tokenizer_.tokenizer_hash.empty() && hash != tokenizer_.tokenizer_hash) {
+        throw ConfigError(fmt::format(
+            "--load {}: trained with tokenizer {}, the data were made with {}: use data made with the same tokenizer",
+            request.path, hash, tokenizer_.tokenizer_hash));
+      }
+      const std::vector<std::string> faults = tensor_differences(reader, options_.model);
+      if (!faults.empty()) throw ConfigError(fmt::format("--load {}: {}", request.path, fmt::join(faults, "; ")));
+      for (const io::Piece& piece : pieces_to_load(*trainer_, reader, with)) {
+        if (with == WithOptimizer::Yes && !reader.has_kind(piece.kind)) {
+          throw ConfigError(
+              fmt::format("--load {}: has no {}: --finetune starts a new run from its weights, --no-load-optim goes on "
+                          "with fresh moments",
+                          request.path, piece.kind));
+        }
+        read_piece(reader, piece, *device_);
+      }
+      if (with == WithOptimizer::Yes && trainer_->compression() != nullptr) {
+        missing = load_compression(*trainer_->compression(), trainer_->store(), grid_->coord(), grid_->data().size(),
+                                   reader, *device_);
+      }
+      if (with == WithOptimizer::Yes && trainer_->fp8() != nullptr) {
+        missing_histories = load_fp8(*trainer_->fp8(), reader);
+      }
+      bytes = static_cast<double>(reader.bytes_read());
+    });
   });
   trainer_->weights_changed();
   bytes = sum_over(grid_->world(), bytes);

@@ -15,7 +15,8 @@ void take_model(io::ParsedOptions& parsed) {
   const LoadRequest load = find_checkpoint(options.control);
   if (load.path.empty()) return;  // a fresh start: the dimensions must be given
   const int64_t seq_length = options.model.seq_length;
-  options.model = read_header_of(load.path).weights.model;
+  read_or_name_others(load.path, options.control,
+                      [&] { options.model = read_header_of(load.path).weights.model; });
   if (parsed.given("seq-length")) options.model.seq_length = seq_length;
 }
 
@@ -23,7 +24,9 @@ void compare_with_checkpoint(io::ParsedOptions& parsed, int world_size) {
   const LoadRequest load = find_checkpoint(parsed.options.control);
   if (load.path.empty()) return;
   if (!load.note.empty()) parsed.notes.push_back(load.note);
-  const auto changed = apply_resume_rules(parsed.options, read_header_of(load.path), load);
+  io::CheckpointHeader header;
+  read_or_name_others(load.path, parsed.options.control, [&] { header = read_header_of(load.path); });
+  const auto changed = apply_resume_rules(parsed.options, header, load);
   io::resolve(parsed.options, world_size);
   if (changed.empty()) return;
   parsed.notes.push_back(fmt::format("differs from the checkpoint's options:\n  {}", fmt::join(changed, "\n  ")));

@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 #include <sstream>
+#include <typeinfo>
 
 #include "base/error.h"
 #include "io/checkpoint/directory.h"
@@ -149,6 +150,19 @@ io::CheckpointHeader read_header_of(const std::string& path) {
   const bool directory = std::filesystem::is_directory(path);
   const io::Hdf5File file = io::open_file(directory ? path + "/" + io::kIndexFile : path, "checkpoint " + path);
   return io::read_checkpoint_header(file.get(), path);
+}
+
+void read_or_name_others(const std::string& path, const io::RunControl& control, const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const RunTimeError& error) {
+    if (typeid(error) != typeid(RunTimeError)) throw;  // of a device
+    std::vector<int64_t> others = io::complete_steps(control.load);
+    std::erase_if(others, [&](int64_t step) { return io::step_path(control.load, step) == path; });
+    if (others.empty()) throw;
+    throw RunTimeError(fmt::format("{}; --ckpt-step loads another iteration: {} {}", error.what(),
+                                   others.size() == 1 ? "there is" : "there are", fmt::join(others, ", ")));
+  }
 }
 
 io::RunOptions options_of(const io::CheckpointHeader& header) {

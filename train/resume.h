@@ -1,6 +1,7 @@
 // What --load asks for, and Megatron-LM's rules for options that differ from those of the checkpoint.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,10 @@ LoadRequest find_checkpoint(const io::RunControl& control);
 
 /// Attributes of a checkpoint, without its tensors.
 io::CheckpointHeader read_header_of(const std::string& path);
+
+/// Runs f, which reads the checkpoint at `path`. A file that cannot be read is told with the other iterations that
+/// --ckpt-step loads from the directory of --load.
+void read_or_name_others(const std::string& path, const io::RunControl& control, const std::function<void()>& f);
 
 /// The options a checkpoint was made with; names that are gone are left out.
 io::RunOptions options_of(const io::CheckpointHeader& header);

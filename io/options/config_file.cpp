@@ -70,14 +70,17 @@ void read_config_file(const std::string& path, Origin origin, const NameIndex& i
   };
   if (!file) return cannot_be_read("cannot be read");
   int number = 0;
-  for (std::string line; std::getline(file, line);) {
+  std::vector<char> buffer(size_t{1} << 20);  // a longer line is none, and may have no end
+  while (file.getline(buffer.data(), static_cast<std::streamsize>(buffer.size()))) {
     ++number;
+    std::string line(buffer.data(), static_cast<size_t>(file.gcount()) - (file.eof() ? 0 : 1));
     if (line.find('\0') != std::string::npos) return cannot_be_read("is no text");
     if (number == 1 && line.starts_with("\xEF\xBB\xBF")) line.erase(0, 3);  // the byte order mark of some editors
     const std::string text = trim(without_comment(line));
     if (!text.empty()) read_line(text, fmt::format("{}:{}", path, number), origin, index, given, faults);
   }
-  if (file.bad()) cannot_be_read("cannot be read");
+  if (file.bad()) return cannot_be_read("cannot be read");
+  if (!file.eof()) cannot_be_read("is no text");
 }
 
 }  // namespace triax::io

@@ -40,7 +40,8 @@ resumes zero3-hybrid 4 --zero-stage 3 --zero-shard-group 2 --global-batch-size 8
 resumes topk 2 --grad-compression topk --grad-compression-density 0.05 --global-batch-size 8 --eval-iters 0
 
 # Kill at every point of the second save: what is there is whole, and the run goes on to the same end.
-few="--global-batch-size 4 --eval-iters 0 --train-iters 9 --save-interval 3 --keep-latest 1"
+once="--global-batch-size 4 --eval-iters 0 --train-iters 9"
+few="$once --save-interval 3 --keep-latest 1"
 # shellcheck disable=SC2086
 train 2 $few --run-dir straight --save straight-save
 for point in 1 2 3 4 5 6 7 8 9 10 11 12; do
@@ -88,7 +89,7 @@ printf '\377' | dd of=$shard bs=1 seek=$((offset + 5)) conv=notrunc 2>/dev/null
 expect_code 4 $? "verify of a flipped byte"
 grep -q 'shard_00001.h5 is damaged.*values of exp_avg of model.layers.3.mlp.fc2.weight$' verified || fail "$(cat verified)"
 # shellcheck disable=SC2086
-train 2 $few --run-dir damaged-run --load damaged
+train 2 $once --run-dir damaged-run --load damaged
 expect_code 5 $? "loading a flipped byte"
 grep -q 'exp_avg of model.layers.3.mlp.fc2.weight: .*shard_00001.h5 is damaged' err || fail "$(cat err)"
 for copying in "reshard damaged copied --shards 3" "export damaged copied.h5 --format hdf5" \
@@ -115,10 +116,19 @@ rm $shard
 expect_code 4 $? "verify without a shard"
 grep -q 'shard_00001.h5 is missing: it holds' verified || fail "$(cat verified)"
 # shellcheck disable=SC2086
-train 2 $few --run-dir missing-run --load damaged
+train 2 $once --run-dir missing-run --load damaged
 expect_code 5 $? "loading without a shard"
 grep -q 'shard_00001.h5 is missing' err || fail "$(cat err)"
+! grep -q 'ckpt-step' err || fail "another iteration is named, and there is none: $(cat err)"
 h5dump -d /weight/model.layers.3.mlp.fc2.weight damaged/iter_0000009/index.h5 | grep -q nan || fail "a missing shard does not show"
+cp -r straight-save/iter_0000009 damaged/iter_0000003
+for damage in "rm -f $shard" "truncate -s 100 damaged/iter_0000009/index.h5"; do
+  $damage
+  # shellcheck disable=SC2086
+  train 2 $once --run-dir others-run --load damaged
+  expect_code 5 $? "$damage, beside another iteration"
+  grep -q -- '; --ckpt-step loads another iteration: there is 3$' err || fail "no way out of $damage: $(cat err)"
+done
 copy
 printf '\377' | dd of=damaged/iter_0000009/index.h5 bs=1 seek=3000 conv=notrunc 2>/dev/null
 "$triax" ckpt verify damaged >verified
@@ -130,7 +140,7 @@ if command -v flock >/dev/null; then
   holder=$!
   sleep 0.3
   # shellcheck disable=SC2086
-  train 2 $few --run-dir locked-run --load damaged
+  train 2 $once --run-dir locked-run --load damaged
   expect_code 5 $? "loading a locked file"
   grep -q 'shard_00001.h5 is locked by process [0-9]* (\(flock\|sleep\))' err || fail "$(cat err)"
   kill $holder
@@ -162,46 +172,46 @@ expect_code 2 $? "diff of a kind that is nowhere"
 # What is loaded.
 echo 7 >three/latest_checkpointed_iteration.txt
 # shellcheck disable=SC2086
-train 2 $few --run-dir gone --load three
+train 2 $once --run-dir gone --load three
 expect_code 0 $? "a tracker that names a step that is gone"
 grep -q 'names iteration 7, which is not there: three/iter_0000009 is loaded' err || fail "$(cat err)"
 # shellcheck disable=SC2086
-train 2 $few --run-dir at-7 --load bf16-zb-save --bf16 --ckpt-step 7
+train 2 $once --run-dir at-7 --load bf16-zb-save --bf16 --ckpt-step 7
 expect_code 2 $? "--ckpt-step of nothing"
 grep -q 'there is no checkpoint of iteration 7; there are 18, 20' err || fail "$(cat err)"
 # shellcheck disable=SC2086
-train 2 $few --num-layers 1 --run-dir args --load straight-save --use-checkpoint-args --verify-integrity --train-iters 9
+train 2 $once --num-layers 1 --run-dir args --load straight-save --use-checkpoint-args --verify-integrity --train-iters 9
 expect_code 0 $? "--use-checkpoint-args"
 grep -q 'loaded all state of iteration 9' err || fail "$(cat err)"
 # shellcheck disable=SC2086
-train 2 $few --optimizer sgd --run-dir other-state --load straight-save
+train 2 $once --optimizer sgd --run-dir other-state --load straight-save
 expect_code 2 $? "SGD from Adam's state"
 grep -q 'straight-save/iter_0000009: has no momentum: --finetune' err || fail "$(cat err)"
 copy
 printf '\377' | dd of=$shard bs=1 seek=$((offset + 5)) conv=notrunc 2>/dev/null
 # shellcheck disable=SC2086
-train 2 $few --run-dir integrity --load damaged --finetune --verify-integrity
+train 2 $once --run-dir integrity --load damaged --finetune --verify-integrity
 expect_code 5 $? "--verify-integrity of damage in what is not loaded"
 
 # Options that differ: Megatron-LM's rules.
 # shellcheck disable=SC2086
-train 2 $few --lr 2e-3 --train-iters 12 --run-dir other-lr --load straight-save
+train 2 $once --lr 2e-3 --train-iters 12 --run-dir other-lr --load straight-save
 expect_code 2 $? "another learning rate"
 grep -q 'lr 0.001 in the checkpoint, 0.002 in the run.*--override-opt_param-scheduler' err || fail "$(cat err)"
 # shellcheck disable=SC2086
-train 2 $few --lr 2e-3 --train-iters 12 --run-dir override --load straight-save --override-opt_param-scheduler
+train 2 $once --lr 2e-3 --train-iters 12 --run-dir override --load straight-save --override-opt_param-scheduler
 expect_code 0 $? "--override-opt_param-scheduler"
 grep -q 'lr: 0.001 -> 0.002' err || fail "the difference is not listed: $(cat err)"
 # shellcheck disable=SC2086
-train 2 $few --lr 2e-3 --train-iters 12 --run-dir keep --load straight-save --use-checkpoint-opt_param-scheduler
+train 2 $once --lr 2e-3 --train-iters 12 --run-dir keep --load straight-save --use-checkpoint-opt_param-scheduler
 expect_code 0 $? "--use-checkpoint-opt_param-scheduler"
 [ "$(steps keep | tail -1 | cut -d' ' -f4)" = 0.0001 ] || fail "the checkpoint's schedule does not hold: $(steps keep)"
 # shellcheck disable=SC2086
-train 2 $few --num-layers 3 --run-dir other-model --load straight-save
+train 2 $once --num-layers 3 --run-dir other-model --load straight-save
 expect_code 2 $? "another model"
 grep -q 'num_layers 4 in the file, 3 in the run' err || fail "$(cat err)"
 # shellcheck disable=SC2086
-train 2 $few --finetune --run-dir finetune --load straight-save
+train 2 $once --finetune --run-dir finetune --load straight-save
 expect_code 0 $? "--finetune"
 [ "$(steps finetune | head -1 | cut -d' ' -f1,6)" = "1 4" ] || fail "--finetune does not begin anew: $(steps finetune)"
 exit $failed

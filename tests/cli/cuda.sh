@@ -170,6 +170,8 @@ refuse 'leaves the choice of --collective-algorithm to NCCL (NCCL_ALGO)' 'or lea
 refuse 'does not shard over a part of the dp ranks' 'or no --zero-shard-group' --zero-stage 3 --zero-shard-group 1
 refuse 'works on host memory' '--device cpu' --grad-sync parameter-server
 refuse 'needs a file by which all ranks choose alike' '--gemm-cache FILE, or --gemm-tuning off' --gemm-tuning measure
+# The GPU's memory, not the host's.
+expect 5 'out of GPU memory: ' train 1 cuda-emulated none --hidden-size 1000000 --ffn-hidden-size 4000000 --train-iters 1
 expect 2 'registers memory of GPUs, and --device is cpu' train 2 cpu none --use-nccl-ub --train-iters 1
 expect 2 'times algorithms of GPUs, and --device is cpu' train 2 cpu none --gemm-tuning measure --train-iters 1
 expect 2 'holds algorithms of GPUs, and --device is cpu' train 2 cpu none --gemm-cache gemm --train-iters 1

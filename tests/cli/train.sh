@@ -161,6 +161,14 @@ for file in "$triax" .; do
   expect_code 2 $? "--config $file"
   grep -qE ' (is no text|cannot be read); give the path of a file of key = value lines$' err || fail "--config: $(cat err)"
 done
+train 1 --train-iters 1 --config /dev/zero
+expect_code 2 $? "a configuration without end"
+for option in --async-save '--save-interval 2' '--keep-latest 1'; do
+  # shellcheck disable=SC2086
+  train 1 --train-iters 1 $option
+  expect_code 2 $? "$option without --save"
+  grep -q -- "--save is not given: ${option% *} is about it" err || fail "$option without --save: $(cat err)"
+done
 train 1 --train-iters 1 --config text.txt
 expect_code 2 $? "a novel as configuration"
 grep -qE '^  \.\.\. and [0-9]+ more$' err && [ "$(wc -l <err)" -eq 22 ] || fail "faults without end: $(wc err)"
