@@ -165,7 +165,9 @@ int bench_compare(const std::vector<std::string>& args) {
                         "Speeds of tables are compared at the sizes that both have; b/a above 1: b is faster.\n",
                         "bench compare: takes two descriptions, not {}; use triax bench compare a.json b.json", format);
   if (files.empty()) return 0;
-  print_differences(bench::compare(plan::hardware_of(files[0]), plan::hardware_of(files[1])), format);
+  const char* const asked_by = "bench compare: ";
+  print_differences(bench::compare(plan::hardware_of(files[0], asked_by), plan::hardware_of(files[1], asked_by)),
+                    format);
   return 0;
 }
 
@@ -177,7 +179,7 @@ int bench_show(const std::vector<std::string>& args) {
                         "Each measured figure and its share of what the same machine does at best.\n",
                         "bench show: takes one description, not {}; use triax bench show hw.json", format);
   if (files.empty()) return 0;
-  print_figures(plan::hardware_of(files[0]), format);
+  print_figures(plan::hardware_of(files[0], "bench show: "), format);
   return 0;
 }
 

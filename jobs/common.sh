@@ -175,12 +175,13 @@ again() {
 # train [options]: one run on all ranks of the job, or on $ranks; $label tells several runs of one job apart.
 train() {
   local run=$run_root${label:+/$label} code=0 world=${ranks:-$((nodes * per_node))} more=()
+  local always=(--run-dir "$run" --save "$run/checkpoints") # a rehearsal judges the job's own options, and writes nothing
   [ -z "${TRIAX_OPTIONS:-}" ] || read -r -a more <<<"$TRIAX_OPTIONS"
   if [ -n "$rehearse" ]; then
     say "rehearsal of $name${label:+ $label}"
     local machine=${TRIAX_HW:-${hw-h100}}
-    "$TRIAX" train --rehearse --world-size "$world" --ranks-per-node "$per_node" ${machine:+--hw "$machine"} "$@" \
-      "${data[@]}" ${more[@]+"${more[@]}"} || code=$?
+    "$TRIAX" train --rehearse --world-size "$world" --ranks-per-node "$per_node" ${machine:+--hw "$machine"} \
+      "${always[@]}" "$@" "${data[@]}" ${more[@]+"${more[@]}"} || code=$?
     # What does not fit is said and the other runs of the job are rehearsed too.
     [ $code -eq 0 ] || [ $code -eq 3 ] || exit $code
     [ $code -eq 0 ] || worst=3
@@ -192,8 +193,8 @@ train() {
     return
   fi
   mkdir -p "$run"
-  launch "$world" "$TRIAX" train --world-size "$world" --run-dir "$run" --save "$run/checkpoints" \
-    --load "$run/checkpoints" "$@" "${data[@]}" ${more[@]+"${more[@]}"} || code=$?
+  launch "$world" "$TRIAX" train --world-size "$world" "${always[@]}" --load "$run/checkpoints" "$@" "${data[@]}" \
+    ${more[@]+"${more[@]}"} || code=$?
   # Success is what the run says of itself, not the launcher's code: a rank that leaves early can end a step with 0, and
   # one that ends badly after the run was complete has lost nothing.
   if complete "$run"; then

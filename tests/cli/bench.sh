@@ -63,6 +63,8 @@ ranks 2 "$triax" bench coll -b 4K -e 64K -f 16 --turns 1 -n 2 --ops all_gather -
 expect 0 'd.json: 2 points of 1 file(s), 4 collectives in all' "$triax" bench import coll.json --base c.json --out d.json
 expect 2 'holds no result line' "$triax" bench import all.txt
 expect 2 'takes two descriptions, not 1' "$triax" bench compare a.json
+expect 2 'bench compare: sele: no machine of that name; did you mean selene?' "$triax" bench compare a.json sele
+expect 2 'bench show: none.json: cannot be read' "$triax" bench show none.json
 expect 2 'one rank measures no link' "$triax" bench all
 expect 2 'must be a time from 5s' ranks 2 "$triax" bench all --budget 1s
 

@@ -64,6 +64,7 @@ done
 train 2 $few --run-dir full --save full-save --inject disk-full:60000
 expect_code 5 $? "disk full"
 grep -q 'cannot write full-save/iter_0000003.tmp/shard_0000[01].h5: .*File too large' err || fail "disk full is not told: $(cat err)"
+grep -q '^at fault: rank 0 ' err || fail "disk full on every rank is reported of another: $(cat err)"
 [ -z "$(ls full-save)" ] || fail "a failed save left $(ls full-save)"
 # shellcheck disable=SC2086
 train 2 $few --run-dir read-only --save /sys/triax
@@ -136,7 +137,7 @@ expect_code 4 $? "verify of a damaged index"
 grep -q 'index.h5 is damaged' verified || fail "$(cat verified)"
 if command -v flock >/dev/null; then
   copy
-  flock -x $shard sleep 30 &
+  flock --no-fork -x $shard sleep 30 &
   holder=$!
   sleep 0.3
   # shellcheck disable=SC2086

@@ -133,7 +133,8 @@ name=deaf one env --ignore-signal=CHLD "$triax" train || fault "SIGCHLD ignored:
 # Last words that nobody takes.
 for name in full-kill full-throw; do
   # shellcheck disable=SC2086
-  "$triax" train $options --run-dir $name --inject "fault:${name#full-}:forward:0:2" >/dev/null 2>/dev/full
+  "$triax" train $options --run-dir $name --save $name-save --inject "fault:${name#full-}:forward:0:2" \
+    >/dev/null 2>/dev/full
   code=$?
   [ $code -eq 5 ] || fault "$name: exit code $code, not 5"
   [ -e $name/flight/failure.json ] || fault "$name: no report"
