@@ -21,6 +21,9 @@ is() {
 }
 
 expect 0 'usage: triax mem' mem --help
+# The copy of --async-save is in the forecast, whether or not --save says where.
+is "$(column 0 exact other --model t0 --async-save --save x)" 0 exact other --model t0 --async-save
+[ "$(column 0 exact other --model t0 --async-save)" -gt "$(column 0 exact other --model t0)" ] || fault "mem forgets --async-save"
 expect 0 'engine exact     the trainer'"'"'s own code' mem --describe
 expect 2 'needs a model' mem
 expect 2 'must be at most 3' mem --num-parameters 1e9 --zero-stage 4

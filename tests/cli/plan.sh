@@ -58,6 +58,11 @@ expect 0 'mean error' plan "${tiny[@]}" --emit out --try 2 --launcher "$mpiexec 
 bash -n out/run.slurm || fault "run.slurm does not parse"
 grep -q '^#SBATCH --ntasks-per-node=2$' out/run.slurm || fault "run.slurm: tasks"
 [ -s out/try-1/run/metrics.jsonl ] || fault "the trial left no metrics"
+# A trial takes nothing from the checkpoints of the run that is planned, and puts nothing among them.
+mkdir mine && echo 50 >mine/latest_checkpointed_iteration.txt
+printf 'save = mine\nload = mine\nsave-interval = 5\nkeep-latest = 1\nasync-save = true\n' >mine.cfg
+expect 0 'mean error' plan "${tiny[@]}" --config mine.cfg --emit tried --try 1 --launcher "$mpiexec -n {ranks}"
+[ "$(ls mine)$(cat mine/*)" = latest_checkpointed_iteration.txt50 ] || fault "a trial wrote among checkpoints: $(ls mine)"
 # The file says how many ranks it is for, and the simulator agrees to the last digit.
 step() { grep -o '"step_s": [0-9.e-]*' "$1" | head -1; }
 grep -q 'from --world-size 2$' out/run.cfg || fault "run.cfg does not say for how many ranks it is"

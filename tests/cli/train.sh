@@ -169,6 +169,8 @@ for option in --async-save '--save-interval 2' '--keep-latest 1'; do
   expect_code 2 $? "$option without --save"
   grep -q -- "--save is not given: ${option% *} is about it" err || fail "$option without --save: $(cat err)"
 done
+train 1 --skip-train --train-iters 1 --save-interval 2 --load nowhere
+! grep -q 'is about it' err || fail "an evaluation that saves nothing needs --save: $(cat err)"
 train 1 --train-iters 1 --config text.txt
 expect_code 2 $? "a novel as configuration"
 grep -qE '^  \.\.\. and [0-9]+ more$' err && [ "$(wc -l <err)" -eq 22 ] || fail "faults without end: $(wc err)"
