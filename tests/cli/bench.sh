@@ -66,6 +66,20 @@ expect 2 'takes two descriptions, not 1' "$triax" bench compare a.json
 expect 2 'bench compare: sele: no machine of that name; did you mean selene?' "$triax" bench compare a.json sele
 expect 2 'bench show: none.json: cannot be read' "$triax" bench show none.json
 expect 2 'one rank measures no link' "$triax" bench all
+expect 2 'coll.txt: would overwrite a file that is imported' "$triax" bench import coll.json ./coll.txt --op all_gather --out coll.txt
+expect 0 'c.json: ' "$triax" bench import coll.txt --base c.json --out c.json
+# Where the result cannot be written, this is said before anything is measured; nothing stays behind.
+mkdir full
+for out in . full nowhere/hw.json /dev/null/hw.json; do
+  expect 2 "bench all: --out $out: cannot be written" ranks 2 "$triax" bench all --budget 5s --out $out
+done
+[ ! -e nowhere ] || fault 'bench all made the directory of --out'
+expect 0 '"write_gbps"' ranks 2 "$triax" bench io --bytes 64K --rounds 1 --format json --dir new/deep
+[ ! -e new ] || fault 'bench io left the directory that it made'
+mkdir new
+expect 0 '"write_gbps"' ranks 2 "$triax" bench io --bytes 64K --rounds 1 --format json --dir new/deep
+[ -d new ] && [ -z "$(ls -A new)" ] || fault 'bench io left something, or took a directory that it did not make'
+expect 5 'cannot make a directory in /dev/null/x' "$triax" bench io --bytes 64K --rounds 1 --dir /dev/null/x
 expect 2 'must be a time from 5s' ranks 2 "$triax" bench all --budget 1s
 
 # The options of a run.
