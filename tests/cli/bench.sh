@@ -80,6 +80,13 @@ mkdir new
 expect 0 '"write_gbps"' ranks 2 "$triax" bench io --bytes 64K --rounds 1 --format json --dir new/deep
 [ -d new ] && [ -z "$(ls -A new)" ] || fault 'bench io left something, or took a directory that it did not make'
 expect 5 'cannot make a directory in /dev/null/x' "$triax" bench io --bytes 64K --rounds 1 --dir /dev/null/x
+# Numbers of no machine are refused by name.
+for field in latency_s bytes_per_s time_s; do
+  sed "0,/\"$field\":\({\"value\":\)\?[^,}]*/s//\"$field\":\11e308/" a.json >absurd.json
+  cmp -s a.json absurd.json && fault "a.json holds no $field"
+  expect 2 "$field" "$triax" bench show absurd.json
+  expect 2 "$field" "$triax" plan --model t0 --hw absurd.json --gpus 2 --global-batch-size 8
+done
 expect 2 'must be a time from 5s' ranks 2 "$triax" bench all --budget 1s
 
 # The options of a run.
