@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -116,6 +117,14 @@ int bench_import(const std::vector<std::string>& args) {
     return 0;
   }
   if (request.files.empty()) throw ConfigError(fmt::format("bench import: no file given; use {}", kUsage));
+  for (const std::string& file : request.files) {
+    std::error_code not_there;
+    if (std::filesystem::equivalent(file, request.out, not_there)) {
+      throw ConfigError(
+          fmt::format("bench import: --out {}: would overwrite a file that is imported; another path, such as hw.json",
+                      request.out));
+    }
+  }
   bench::Hardware hw;
   if (!request.hw.empty()) {
     hw = plan::hardware_of(request.hw);
