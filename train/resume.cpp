@@ -110,7 +110,7 @@ void take_schedule(const io::RunOptions& from, io::RunOptions& to) {
 LoadRequest find_checkpoint(const io::RunControl& control) {
   if (control.load.empty()) return {};
   LoadRequest request;
-  request.path = io::resolve_checkpoint(control.load, control.ckpt_step);
+  read_or_name_others("", control, [&] { request.path = io::resolve_checkpoint(control.load, control.ckpt_step); });
   if (request.path.empty()) {
     const bool restart = same_directory(control.load, control.save) && !control.exit_on_missing_checkpoint;
     if (restart && control.ckpt_step == 0) return {};
@@ -143,12 +143,13 @@ void read_or_name_others(const std::string& path, const io::RunControl& control,
   try {
     f();
   } catch (const RunTimeError& error) {
-    if (typeid(error) != typeid(RunTimeError)) throw;  // of a device
+    if (typeid(error) != typeid(RunTimeError) && typeid(error) != typeid(io::DamagedTracker)) throw;  // of a device
     std::vector<int64_t> others = io::complete_steps(control.load);
     std::erase_if(others, [&](int64_t step) { return io::step_path(control.load, step) == path; });
     if (others.empty()) throw;
-    throw RunTimeError(fmt::format("{}; --ckpt-step loads another iteration: {} {}", error.what(),
-                                   others.size() == 1 ? "there is" : "there are", fmt::join(others, ", ")));
+    throw RunTimeError(fmt::format("{}; --ckpt-step loads {} iteration: {} {}", error.what(),
+                                   path.empty() ? "an" : "another", others.size() == 1 ? "there is" : "there are",
+                                   fmt::join(others, ", ")));
   }
 }
 
