@@ -127,6 +127,15 @@ last=$(sed -n '$s/.*"iteration":\([0-9]*\),.*/\1/p' signal/metrics.jsonl)
 train 1 --train-iters 1 --hw dgx --run-dir machine
 expect_code 2 $? "an unknown machine"
 grep -q -- '--hw dgx: no machine of that name' err || fail "the machine is not named: $(cat err)"
+for pair in 'lr 1e-3 2e-3 0.001 0.002' 'seed 7 8 7 8' 'tensor-model-parallel-size 1 2 1 2'; do
+  read -r name a b in_a in_b <<<"$pair"
+  # shellcheck disable=SC2086
+  "$mpiexec" -n 1 "$triax" train $model --train-iters 2 --run-dir other-a --$name $a : \
+    -n 1 "$triax" train $model --train-iters 2 --run-dir other-b --$name $b >out 2>err
+  expect_code 2 $? "another --$name on one rank"
+  grep -q -- "--$name: $in_a on rank 0, $in_b on rank 1: give all ranks the same options" err || fail "$(cat err)"
+  [ "$(grep -c 'on rank 0' err)" -eq 1 ] || fail "another --$name is told by each rank: $(cat err)"
+done
 train 2 --train-iters 5 --load nowhere --run-dir again
 expect_code 2 $? "--load of nothing"
 [ "$(grep -c 'there is no checkpoint' err)" -eq 1 ] || fail "a fault is printed once per rank: $(cat err)"
