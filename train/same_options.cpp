@@ -18,7 +18,7 @@ namespace {
 
 /// Of a node or a process, and without effect on what all ranks do together.
 const std::set<std::string>& own_options() {
-  static const std::set<std::string> names{"metrics-file", "tensorboard-dir", "gemm-cache",
+  static const std::set<std::string> names{"metrics-file", "tensorboard-dir", "gemm-cache", "data-cache-path",
                                            "hw",           "threads",         "supervisor"};
   return names;
 }
