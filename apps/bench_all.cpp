@@ -1,7 +1,11 @@
 // `triax bench all`: measures this machine and writes hw.json.
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -10,6 +14,7 @@
 #include "base/error.h"
 #include "bench/measure_machine.h"
 #include "bench/verdict.h"
+#include "comm/process_grid.h"
 #include "io/options/options.h"
 #include "train/run_device.h"
 
@@ -78,6 +83,27 @@ void check(comm::MpiSession& session, const io::RunControl& control, const AllRe
   check_nodes(session, "all", request.nodes);
 }
 
+/// Before the budget is spent: rank 0 will be able to write there. Leaves no file.
+void check_out(comm::MpiSession& session, const std::string& path) {
+  comm::GridOptions options;
+  options.shape.data = session.size();
+  comm::ProcessGrid grid(session, options);
+  int64_t fault = 0;
+  std::error_code unknown;
+  const std::filesystem::file_status before = std::filesystem::status(path, unknown);
+  const bool special = std::filesystem::is_fifo(before) || std::filesystem::is_character_file(before);
+  if (session.rank() == 0 && !special) {
+    const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (file < 0) fault = errno;
+    if (file >= 0) close(file);
+    if (file >= 0 && !std::filesystem::exists(before)) unlink(path.c_str());
+  }
+  grid.world().broadcast(Tensor(&fault, DType::Int64, {1}), 0).wait();
+  if (fault == 0) return;
+  throw ConfigError(fmt::format("bench all: --out {}: cannot be written ({}); name a file in a directory that can be",
+                                path, std::strerror(static_cast<int>(fault))));
+}
+
 /// Shapes of the model that the options name, if any: its micro-batch and twice that, on one tp rank and on those
 /// given.
 void add_own_shapes(const io::RunOptions& options, bench::MachineBench& bench) {
@@ -119,6 +145,7 @@ int bench_all(const std::vector<std::string>& args, comm::MpiSession& session) {
     return 0;
   }
   check(session, parsed.options.control, request);
+  check_out(session, request.out);
   request.bench.device = parsed.options.control.device;
   request.bench.search = train::gemm_search(parsed.options);
   request.bench.registered = parsed.options.control.use_nccl_ub;

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -116,6 +117,14 @@ int bench_import(const std::vector<std::string>& args) {
     return 0;
   }
   if (request.files.empty()) throw ConfigError(fmt::format("bench import: no file given; use {}", kUsage));
+  for (const std::string& file : request.files) {
+    std::error_code not_there;
+    if (std::filesystem::equivalent(file, request.out, not_there)) {
+      throw ConfigError(
+          fmt::format("bench import: --out {}: would overwrite a file that is imported; another path, such as hw.json",
+                      request.out));
+    }
+  }
   bench::Hardware hw;
   if (!request.hw.empty()) {
     hw = plan::hardware_of(request.hw);
@@ -165,7 +174,9 @@ int bench_compare(const std::vector<std::string>& args) {
                         "Speeds of tables are compared at the sizes that both have; b/a above 1: b is faster.\n",
                         "bench compare: takes two descriptions, not {}; use triax bench compare a.json b.json", format);
   if (files.empty()) return 0;
-  print_differences(bench::compare(plan::hardware_of(files[0]), plan::hardware_of(files[1])), format);
+  const char* const asked_by = "bench compare: ";
+  print_differences(bench::compare(plan::hardware_of(files[0], asked_by), plan::hardware_of(files[1], asked_by)),
+                    format);
   return 0;
 }
 
@@ -177,7 +188,7 @@ int bench_show(const std::vector<std::string>& args) {
                         "Each measured figure and its share of what the same machine does at best.\n",
                         "bench show: takes one description, not {}; use triax bench show hw.json", format);
   if (files.empty()) return 0;
-  print_figures(plan::hardware_of(files[0]), format);
+  print_figures(plan::hardware_of(files[0], "bench show: "), format);
   return 0;
 }
 

@@ -5,6 +5,7 @@
 #include <boost/program_options.hpp>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "apps/ckpt.h"
 #include "apps/ckpt_options.h"
@@ -26,9 +27,19 @@ struct StepRow {
   io::CheckpointHeader header;
 };
 
+/// Of a damaged tracker it is said that it is; the steps are there all the same.
+std::optional<int64_t> latest_of(const std::string& directory) {
+  try {
+    return io::latest_step(directory);
+  } catch (const io::DamagedTracker& error) {
+    fmt::print(stderr, "triax: ckpt ls: {}\n", error.what());
+    return std::nullopt;
+  }
+}
+
 std::vector<StepRow> step_rows(const std::string& directory) {
   std::vector<StepRow> rows;
-  const std::optional<int64_t> latest = io::latest_step(directory);
+  const std::optional<int64_t> latest = latest_of(directory);
   for (const int64_t step : io::complete_steps(directory)) {
     rows.push_back(
         {step, io::step_bytes(directory, step), step == latest, train::read_header_of(io::step_path(directory, step))});

@@ -16,9 +16,11 @@
 #include "apps/session.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/watched_call.h"
 #include "comm/group_nodes.h"
 #include "comm/process_grid.h"
 #include "io/options/validate.h"
+#include "kernels/cuda_loader.h"
 
 namespace triax::apps {
 namespace {
@@ -97,6 +99,20 @@ int try_groups(comm::ProcessGrid& grid) {
   return tried;
 }
 
+/// Why a run on `device` would be refused on this rank; empty: it gets the device.
+std::string device_fault(const comm::MpiSession& session, const std::string& device, FlightRecorder& flight) {
+  if (device == "cpu") return {};
+  const WatchedCall call(&flight, "the GPU's driver");
+  kernels::CudaDeviceOptions options;
+  options.local_rank = session.local_rank();
+  try {
+    kernels::make_cuda_device(options, device == "cuda" ? kernels::CudaModule::Cuda : kernels::CudaModule::Emulated);
+  } catch (const std::exception& error) {
+    return words_of(error);
+  }
+  return {};
+}
+
 std::vector<comm::LaunchFacts> gather(comm::ProcessGrid& grid, comm::LaunchFacts& mine) {
   const auto ranks = static_cast<int64_t>(grid.shape().world());
   const auto bytes = static_cast<int64_t>(sizeof mine);
@@ -167,6 +183,8 @@ int run(const std::vector<std::string>& args, comm::MpiSession& session, FlightR
     }
     return 0;
   }
+  const std::string& device = parsed.options.control.device;
+  const std::string fault = device_fault(session, device, flight);  // before any wait has a deadline: it takes seconds
   comm::GridOptions options;
   options.flight = &flight;
   options.shape = parsed.options.parallel.grid;
@@ -176,7 +194,7 @@ int run(const std::vector<std::string>& args, comm::MpiSession& session, FlightR
   options.fake_nodes = parsed.options.control.fake_nodes;
   comm::ProcessGrid grid(session, options);
   const int groups = try_groups(grid);
-  comm::LaunchFacts mine = launch_facts(session, parsed.options.control.device);
+  comm::LaunchFacts mine = launch_facts(session, device, fault);
   const double spread = read_clocks(grid, mine);
   try_directory(grid, directory, mine);
   const std::vector<comm::LaunchFacts> facts = gather(grid, mine);

@@ -94,11 +94,13 @@ int64_t limit_of(__rlimit_resource resource) {
 
 }  // namespace
 
-comm::LaunchFacts launch_facts(const comm::MpiSession& session, const std::string& device) {
+comm::LaunchFacts launch_facts(const comm::MpiSession& session, const std::string& device,
+                               const std::string& device_fault) {
   comm::LaunchFacts facts = {};
   set(facts.host, session.host());
   add_cores(facts);
   set(facts.device, device_text(device, session.local_rank()));
+  set(facts.device_fault, device_fault);
   set(facts.interface, interface_text());
   const BuildInfo build = build_info();
   set(facts.build, fmt::format("{} ({})", build.version, build.commit));

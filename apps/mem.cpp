@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "io/options/validate.h"
 #include "model/counts.h"
+#include "plan/hardware_choice.h"
 #include "train/program_builder.h"
 
 namespace triax::apps {
@@ -77,13 +78,17 @@ int mem_command(const std::vector<std::string>& args) {
   read_mem_request(args, request);
   if (request.parsed.help) return fmt::print("{}", mem_help()), 0;
   if (request.describe) return fmt::print("{}", kMemDescription), 0;
-  const MemReport report = compute(request);
+  const std::string& machine = request.options.control.hardware;
+  std::optional<bench::Hardware> hardware;
+  if (!machine.empty()) hardware = plan::hardware_of(machine);  // before minutes of work
+  MemReport report = compute(request);
+  if (hardware) report.room = plan::room_on(*hardware, report.stages, report.exact);
   std::string text;
   if (request.format == Format::Json) text = json_text(report);
   if (request.format == Format::Csv) text = csv_text(report);
   if (request.format == Format::Table) text = table_text(report);
   write_result(request.out, text);
-  return 0;
+  return static_cast<int>(report.room && !report.room->fits() ? ExitCode::Infeasible : ExitCode::Done);
 }
 
 }  // namespace triax::apps

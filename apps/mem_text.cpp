@@ -22,6 +22,7 @@ const char* const kMemUsage =
     "  triax mem --model llama3-70b --seq-length 4096 --tensor-model-parallel-size 8 --sequence-parallel \\\n"
     "    --pipeline-model-parallel-size 4 --data-parallel-size 2 --num-microbatches 8 --zero-stage 1\n"
     "  triax mem --num-parameters 7.5e9 --data-parallel-size 64 --zero-stage 3 --bf16 --grad-reduce-in-bf16\n\n"
+    "With --hw also whether the fullest stage fits one device of that machine; exit code 3 when it does not.\n"
     "Options of model, layout, precision and optimizer are those of triax train ('triax options' lists them). Its "
     "own:\n";
 
@@ -175,6 +176,14 @@ std::string table_row(const std::string& stage, const std::string& layers, const
   return text + fmt::format(" {:>11.2f}\n", static_cast<double>(total) / unit.bytes);
 }
 
+std::string room_line(const plan::DeviceRoom& room) {
+  const auto gib = [](int64_t bytes) { return static_cast<double>(bytes) / kGiB; };
+  return fmt::format(
+      "{}: the fullest stage takes {:.2f} GiB, {:.2f} of them the runtime's, of {:.2f}: {}\n", room.machine,
+      gib(room.needed_bytes), gib(room.runtime_bytes), gib(room.device_bytes),
+      room.fits() ? "fits" : fmt::format("DOES NOT FIT, {:.2f} missing", gib(room.needed_bytes - room.device_bytes)));
+}
+
 std::string closing_lines(const MemReport& report, const BytesUnit& unit) {
   size_t largest = 0;
   for (size_t i = 0; i < report.stages.size(); ++i) {
@@ -203,7 +212,7 @@ std::string closing_lines(const MemReport& report, const BytesUnit& unit) {
   if (const plan::ExactStage* exact = exact_of(report, largest)) {
     text += fmt::format(", alignment {}", exact->forecast.alignment);
   }
-  return text + " elements\n";
+  return text + " elements\n" + (report.room ? room_line(*report.room) : "");
 }
 
 ordered_json formula_json(const model::StageMemory& m) {
@@ -309,6 +318,13 @@ std::string json_text(const MemReport& report) {
   json["exact_note"] = report.exact_note;
   json["exact_micro_batches"] = report.exact.empty() ? ordered_json(nullptr) : ordered_json(report.exact_micro_batches);
   for (size_t i = 0; i < report.stages.size(); ++i) json["stages"].push_back(stage_json(report, i));
+  if (report.room) {
+    json["device"] = {{"machine", report.room->machine},
+                      {"bytes", report.room->device_bytes},
+                      {"runtime_bytes", report.room->runtime_bytes},
+                      {"needed_bytes", report.room->needed_bytes},
+                      {"fits", report.room->fits()}};
+  }
   return json.dump(2) + "\n";
 }
 

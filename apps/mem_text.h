@@ -1,6 +1,7 @@
 // The result of `triax mem` as table, JSON and CSV.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,8 +20,9 @@ struct MemReport {
   std::vector<model::StageMemory> stages = {};  ///< by formula; one element with --num-parameters
   std::vector<plan::ExactStage> exact = {};     ///< positions that were run
   int64_t exact_micro_batches = 0;
-  parallel::Program program = {};  ///< the trainer's; no positions where it does not take the run
-  std::string exact_note = {};     ///< which stages, or why none
+  parallel::Program program = {};             ///< the trainer's; no positions where it does not take the run
+  std::string exact_note = {};                ///< which stages, or why none
+  std::optional<plan::DeviceRoom> room = {};  ///< what --hw's device holds
 };
 
 std::string table_text(const MemReport& report);

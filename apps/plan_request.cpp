@@ -182,6 +182,13 @@ void fix_given_axes(PlanRequest& r) {
   fix(r, "use-tp-pp-dp-mapping", "rank-orders", o.parallel.grid.order, space.orders);
 }
 
+/// Given, and not as the default: a file of all options of a run names those that are off, too.
+bool differs(const PlanRequest& r, const std::string& option) {
+  if (!r.parsed.given(option)) return false;
+  const auto entry = std::ranges::find(io::option_table(), option, &OptionEntry::name);
+  return !entry->get || entry->get(r.parsed.options) != entry->get({});
+}
+
 /// Options that place layers or shards by hand: no axis of the planner stands for them.
 void check_by_hand(const PlanRequest& r) {
   constexpr std::array<std::pair<const char*, const char*>, 5> kByHand{
@@ -191,7 +198,7 @@ void check_by_hand(const PlanRequest& r) {
        {"pipeline-model-parallel-layout", "layers are spread evenly"},
        {"zero-hpz-partition-size", "--shard-groups chooses hybrid sharding"}}};
   for (const auto& [name, why] : kByHand) {
-    if (r.parsed.given(name)) {
+    if (differs(r, name)) {
       throw ConfigError(
           fmt::format("--{}: plan does not choose among such layouts ({}); 'triax sim' prices one", name, why));
     }

@@ -57,9 +57,25 @@ std::string last_line(const std::string& path) {
   return last;
 }
 
+/// A trial is no part of the user's run: it neither goes on from its checkpoints nor writes among them.
+plan::Choice without_checkpoints(plan::Choice choice) {
+  io::RunControl& control = choice.options.control;
+  const io::RunControl defaults;
+  control.save = control.load = {};
+  control.save_interval = defaults.save_interval;
+  control.keep_latest = defaults.keep_latest;
+  control.save_retain_interval = defaults.save_retain_interval;
+  control.async_save = defaults.async_save;
+  control.ckpt_writers_per_node = defaults.ckpt_writers_per_node;
+  control.ckpt_step = defaults.ckpt_step;
+  control.use_checkpoint_args = defaults.use_checkpoint_args;
+  control.exit_on_missing_checkpoint = defaults.exit_on_missing_checkpoint;
+  return choice;
+}
+
 Trial run(const PlanRequest& r, const PlanAnswer& a, const plan::Choice& choice, const std::string& directory) {
   fs::create_directories(directory);
-  write_file(directory + "/run.cfg", run_cfg(choice));
+  write_file(directory + "/run.cfg", run_cfg(without_checkpoints(choice)));
   plan::ProcessRequest process;
   process.command = plan::split_command(replaced(r.launcher, "{ranks}", std::to_string(a.question.devices)));
   for (const std::string& word :

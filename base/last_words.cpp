@@ -14,8 +14,37 @@
 
 namespace triax {
 
+namespace {
+
+/// Bytes of a character that a terminal shows (or of a line's end or tab) at the start of `text`; 0: none is there.
+size_t shown_length(std::string_view text) {
+  const auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
+  const unsigned first = byte(0);
+  if (first < 0x80) return (first >= 0x20 && first != 0x7f) || first == '\n' || first == '\t' ? 1 : 0;
+  const size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+  for (size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  }
+  const bool control = first == 0xc2 && byte(1) < 0xa0;
+  return first < 0xc2 || first > 0xf4 || control ? 0 : length;
+}
+
+}  // namespace
+
 void say_last_words(std::string_view text) noexcept {
-  std::fwrite(text.data(), 1, text.size(), stderr);
+  while (!text.empty()) {
+    size_t shown = 0;
+    while (shown < text.size()) {
+      const size_t length = shown_length(text.substr(shown));
+      if (length == 0) break;
+      shown += length;
+    }
+    std::fwrite(text.data(), 1, shown, stderr);
+    text.remove_prefix(shown);
+    if (text.empty()) break;
+    std::fprintf(stderr, "\\x%02x", static_cast<unsigned>(static_cast<unsigned char>(text.front())));
+    text.remove_prefix(1);
+  }
   std::fflush(stderr);
 }
 

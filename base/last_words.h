@@ -5,8 +5,8 @@
 
 namespace triax {
 
-/// To stderr, at once. Never throws and reports nothing: a full disk or a closed pipe must not keep a job from ending
-/// with its own exit code.
+/// To stderr, at once; bytes that would steer a terminal, or are no text in UTF-8, as \xNN. Never throws and reports
+/// nothing: a full disk or a closed pipe must not keep a job from ending with its own exit code.
 void say_last_words(std::string_view text) noexcept;
 
 /// Returns when the launcher has probably read what was said: stderr, if a pipe, is empty (at most 2 s are spent on

@@ -32,7 +32,7 @@ io::Piece piece_of(comm::Communicator& all, std::vector<float>& values, int64_t 
   return piece;
 }
 
-/// Named after rank 0's process, so that no other job has it; removed when this goes.
+/// Named after rank 0's process, so that no other job has it; removed when this goes, and what was made to hold it.
 class Scratch {
  public:
   Scratch(comm::Communicator& all, const std::string& parent, int64_t bytes) : all_(&all) {
@@ -40,11 +40,20 @@ class Scratch {
     all.broadcast(Tensor(&process, DType::Int64, {1}), 0).wait();
     path_ = (std::filesystem::path(parent) / fmt::format("triax-bench-io-{}", process)).string();
     std::error_code error;
-    if (all.rank() == 0) std::filesystem::create_directories(path_, error);
+    if (all.rank() == 0) {
+      std::error_code unknown;
+      for (std::filesystem::path above = parent; !above.empty() && !std::filesystem::exists(above, unknown);
+           above = above.parent_path()) {
+        made_.push_back(above);
+      }
+      std::filesystem::create_directories(path_, error);
+    }
     double failed = error ? 1 : 0;
     failed = over_ranks(all, failed, comm::ReduceOp::Max);
-    if (failed > 0)
+    if (failed > 0) {
+      remove();
       throw RunTimeError(fmt::format("bench io: cannot make a directory in {}: give another --dir", parent));
+    }
     double room = static_cast<double>(io::free_bytes(path_));
     room = -over_ranks(all, -room, comm::ReduceOp::Max);
     if (room < 2.0 * static_cast<double>(bytes)) {
@@ -63,10 +72,13 @@ class Scratch {
  private:
   void remove() {
     std::error_code ignored;
-    if (all_->rank() == 0) std::filesystem::remove_all(path_, ignored);
+    if (all_->rank() != 0) return;
+    std::filesystem::remove_all(path_, ignored);
+    for (const std::filesystem::path& directory : made_) std::filesystem::remove(directory, ignored);  // only if empty
   }
   comm::Communicator* all_;
   std::string path_;
+  std::vector<std::filesystem::path> made_;  ///< directories above it that were not there, the innermost first
 };
 
 }  // namespace

@@ -76,6 +76,15 @@ Json array_of(const std::vector<Point>& points) {
 
 // ---- Reading -------------------------------------------------------------------------------------------------------
 
+// Beyond any machine: what is outside is a slip of the pen, and would be divided by and multiplied until it is no
+// number.
+constexpr double kLeast = 1e-18;
+constexpr double kMost = 1e18;  ///< of bytes, and of anything per second
+constexpr double kMost_s = 1e6;
+constexpr int64_t kMostDevices = 1'000'000;
+constexpr int64_t kMostExtent = 1'000'000'000'000'000;
+constexpr int64_t kMostArea = 1'000'000'000'000'000'000;
+
 /// An object of the file: every key is asked for by name; done() refuses those nobody asked for.
 class Object {
  public:
@@ -94,17 +103,22 @@ class Object {
     if (!value.is_number() || !std::isfinite(value.get<double>())) fail(name(key), "must be a number");
     return value.get<double>();
   }
-  int64_t whole(const char* key, int64_t least) {
+  int64_t whole(const char* key, int64_t least, int64_t most) {
     const Json& value = at(key);
-    if (!value.is_number_integer() || value.get<int64_t>() < least) {
-      fail(name(key), fmt::format("must be a whole number from {}", least));
+    if (!value.is_number_integer() || value.get<int64_t>() < least || value.get<double>() > static_cast<double>(most)) {
+      fail(name(key), fmt::format("must be a whole number from {} to {}", least, most));
     }
     return value.get<int64_t>();
   }
+  /// Devices, or nodes.
+  int count(const char* key, int64_t least) { return static_cast<int>(whole(key, least, kMostDevices)); }
+  /// Elements along a side of a matrix, or bytes of a message.
+  int64_t extent(const char* key) { return whole(key, 1, kMostExtent); }
   /// Seconds of something that happened.
   double time(const char* key) {
     const double value = number(key);
-    if (value <= 0) fail(name(key), "must be above 0");
+    if (value < kLeast || value > kMost_s)
+      fail(name(key), fmt::format("must be seconds from {:g} to {:g}", kLeast, kMost_s));
     return value;
   }
   std::string text(const char* key) {
@@ -128,13 +142,17 @@ class Object {
     fail(name(key), fmt::format("'{}' is none of {}", given, known));
   }
   Object child(const char* key) { return Object(at(key), where_, name(key)); }
-  /// A constant that is no less than `least`: nothing that this file describes is negative.
-  Constant constant(const char* key, double least = 0) {
+  /// Nothing that this file describes is negative; 0 is what nobody measured.
+  Constant constant(const char* key, double most = kMost) {
     Object object = child(key);
     const Constant c = constant_in(object);
-    if (c.value < least) fail(object.name("value"), fmt::format("must be at least {:g}", least));
+    if (c.value != 0 && (c.value < kLeast || c.value > most)) {
+      fail(object.name("value"), fmt::format("must be 0, or from {:g} to {:g}", kLeast, most));
+    }
     return c;
   }
+  /// A duration; 0 is what nobody measured.
+  Constant duration(const char* key) { return constant(key, kMost_s); }
   /// f(object) for each element of a list of objects.
   template <class F>
   void each(const char* key, F f) {
@@ -185,21 +203,23 @@ DType dtype_of_key(const Object& object, const char* key) {
 
 void read_points(Object& object, Hardware& hw) {
   object.each("gemms", [&hw](Object& o) {
-    hw.gemms.push_back({o.one_of("dtype", kDTypes), o.one_of("layout", kLayouts), o.flag("accumulate"), o.whole("m", 1),
-                        o.whole("n", 1), o.whole("k", 1), o.time("time_s")});
+    hw.gemms.push_back({o.one_of("dtype", kDTypes), o.one_of("layout", kLayouts), o.flag("accumulate"), o.extent("m"),
+                        o.extent("n"), o.extent("k"), o.time("time_s")});
   });
   object.each("kernel_points", [&hw](Object& o) {
-    hw.kernel_points.push_back(
-        {o.text("kernel"), o.one_of("dtype", kDTypes), o.whole("rows", 1), o.whole("cols", 1), o.time("time_s")});
+    const KernelPoint& p = hw.kernel_points.emplace_back(KernelPoint{
+        o.text("kernel"), o.one_of("dtype", kDTypes), o.extent("rows"), o.extent("cols"), o.time("time_s")});
+    if (p.rows > kMostArea / p.cols) {
+      o.fail(o.name("rows"), fmt::format("times cols must be at most {}", kMostArea));
+    }
   });
   object.each("collectives", [&hw](Object& o) {
-    hw.collectives.push_back({o.one_of("operation", kOperations), static_cast<int>(o.whole("ranks", 2)),
-                              static_cast<int>(o.whole("nodes", 1)), o.whole("bytes", 1), o.time("time_s"),
-                              o.one_of("dtype", kDTypes)});
+    hw.collectives.push_back({o.one_of("operation", kOperations), o.count("ranks", 2), o.count("nodes", 1),
+                              o.extent("bytes"), o.time("time_s"), o.one_of("dtype", kDTypes)});
   });
   object.each("links", [&hw](Object& o) {
-    hw.links.push_back({o.text("name"), static_cast<int>(o.whole("ranks", 0)), o.constant("latency_s"),
-                        o.constant("bytes_per_s"), o.constant("ports_per_domain"), o.constant("contention")});
+    hw.links.push_back({o.text("name"), o.count("ranks", 0), o.duration("latency_s"), o.constant("bytes_per_s"),
+                        o.constant("ports_per_domain"), o.constant("contention")});
   });
 }
 
@@ -287,7 +307,7 @@ Hardware hardware_from_json(const std::string& text, const std::string& where) {
   hw.name = object.text("name");
   hw.description = object.text("description");
   hw.device = object.text("device");
-  hw.devices_per_node = static_cast<int>(object.whole("devices_per_node", 1));
+  hw.devices_per_node = object.count("devices_per_node", 1);
   hw.memory_bytes = object.constant("memory_bytes");
   hw.memory_bytes_per_s = object.constant("memory_bytes_per_s");
   object.child("environment").every([&hw](const char* key, Object& o) { hw.environment[key] = o.text(key); });
@@ -297,7 +317,7 @@ Hardware hardware_from_json(const std::string& text, const std::string& where) {
   object.child("constants").every([&hw](const char* key, Object& o) { hw.constants[key] = o.constant(key); });
   object.child("kernels").every([&hw](const char* key, Object& o) {
     Object kernel = o.child(key);
-    hw.kernels[key] = {kernel.constant("per_s"), kernel.constant("floor_s")};
+    hw.kernels[key] = {kernel.constant("per_s"), kernel.duration("floor_s")};
     kernel.done();
   });
   read_points(object, hw);

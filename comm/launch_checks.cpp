@@ -56,8 +56,14 @@ void check_binding(const Job& job) {
 }
 
 void check_devices(const Job& job) {
+  for (const auto& [key, ranks] : job.alike([](const LaunchFacts& f) { return std::string(f.device_fault); })) {
+    if (key.second.empty()) continue;
+    job.fail(fmt::format("rank{} on {}: {}",
+                         ranks.size() == 1 ? fmt::format(" {}", ranks.front()) : "s " + ranks_text(ranks),
+                         job.of(ranks.front()).host, key.second));
+  }
   for (const auto& [key, ranks] : job.alike([](const LaunchFacts& f) { return std::string(f.device); })) {
-    if (key.second == "cpu" || ranks.size() < 2) continue;
+    if (key.second == "cpu" || key.second == "none" || ranks.size() < 2) continue;
     job.fail(
         fmt::format("ranks {} on {} use one GPU ({}): as many ranks as GPUs on every node; sbatch --ntasks-per-node=N "
                     "--gpus-per-node=N, srun --gpu-bind=none",

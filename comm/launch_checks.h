@@ -15,7 +15,7 @@ struct LaunchFacts {
   char cpus[64];           ///< processing units it may run on, "0-3,8"
   int32_t num_cpus;        ///< how many these are
   int32_t numa;            ///< node that holds them all; -1: several
-  char device[80];         ///< "cpu", or what tells GPUs of a node apart: "GPU-5f3a...", "3"
+  char device[80];         ///< "cpu", "none", or what tells GPUs of a node apart: "GPU-5f3a...", "3"
   char interface[48];      ///< first that is up and no loopback, "ib0 10.1.0.7"; empty: none
   char build[96];          ///< version and commit
   char libraries[256];     ///< versions of MPI and HDF5 as loaded
@@ -25,6 +25,7 @@ struct LaunchFacts {
   int32_t sees_directory;  ///< the file that rank 0 made in the directory is there
   int32_t lock_errno;      ///< of flock() on a file in the directory; 0: works
   int32_t hdf5_locks;      ///< HDF5 will lock files (HDF5_USE_FILE_LOCKING)
+  char device_fault[512];  ///< why a run would get no device, and the remedy; empty: it gets one
 };
 
 enum class Severity { Warning, Fault };

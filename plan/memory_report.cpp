@@ -7,6 +7,7 @@
 #include "io/options/validate.h"
 #include "parallel/schedule.h"
 #include "plan/compression_state.h"
+#include "plan/prediction.h"
 
 namespace triax::plan {
 namespace {
@@ -135,6 +136,17 @@ ExactMemory exact_memory(const io::RunOptions& options, int64_t micro_batches, E
     exact.stages.push_back({position, train::forecast_memory(step, rank)});
   }
   return exact;
+}
+
+DeviceRoom room_on(const bench::Hardware& hardware, const std::vector<model::StageMemory>& formula,
+                   const std::vector<ExactStage>& exact) {
+  std::vector<int64_t> bytes;
+  for (const model::StageMemory& m : formula) bytes.push_back(m.total());
+  for (const ExactStage& e : exact) bytes.at(static_cast<size_t>(e.position)) = e.forecast.ledger.peak_total;
+  DeviceRoom room{hardware.name, static_cast<int64_t>(hardware.memory_bytes.value),
+                  static_cast<int64_t>(runtime_bytes_of(hardware))};
+  room.needed_bytes = *std::max_element(bytes.begin(), bytes.end()) + room.runtime_bytes;
+  return room;
 }
 
 }  // namespace triax::plan

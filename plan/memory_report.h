@@ -2,9 +2,11 @@
 // forecast, which runs the trainer's own code over reserved address space (train/memory_forecast.h).
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
+#include "bench/hardware.h"
 #include "io/run_options.h"
 #include "model/memory_formulas.h"
 #include "train/memory_forecast.h"
@@ -53,5 +55,18 @@ double exact_work(const io::RunOptions& options, int64_t micro_batches);
 
 /// Tensor rank 0, replica 0 of each position asked for; the others of its group need the same.
 ExactMemory exact_memory(const io::RunOptions& options, int64_t micro_batches, ExactScope scope);
+
+/// The fullest rank of a run beside one device of a machine.
+struct DeviceRoom {
+  std::string machine;
+  int64_t device_bytes = 0;
+  int64_t runtime_bytes = 0;  ///< of them, what contexts and libraries take (prediction.h)
+  int64_t needed_bytes = 0;   ///< the fullest stage, with them
+  bool fits() const { return needed_bytes <= device_bytes; }
+};
+
+/// Of each stage what the trainer's own code takes, where it was run, else the formula.
+DeviceRoom room_on(const bench::Hardware& hardware, const std::vector<model::StageMemory>& formula,
+                   const std::vector<ExactStage>& exact);
 
 }  // namespace triax::plan

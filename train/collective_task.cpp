@@ -67,7 +67,8 @@ void run_collectively(comm::Communicator& world, TakePart take_part, double pati
   const Failure failure = share(world, mine, first);
   if (failure.outcome == Outcome::BadConfig) throw ConfigError(failure.words);
   const std::string words = "rank " + std::to_string(first) + ": " + failure.words;
-  if (mine.outcome == Outcome::Done) throw ToldError(words);
+  // Where several failed the lowest is told of, and the others are not reported with its words.
+  if (world.rank() != first) throw ToldError(words);
   throw RunTimeError(words);
 }
 

@@ -16,8 +16,8 @@ enum class TakePart { No, Yes };
 
 /// Runs `task` on a thread of the ranks that take part; returns when it is done on all. All ranks meet every half
 /// second (8 bytes). When it threw somewhere, every rank throws: the lowest failing rank's words; ConfigError stays
-/// ConfigError, all else becomes RunTimeError. A rank whose task has used no CPU time for `patience_s` throws alone
-/// (train/watched_task.h). The task must not use communicators.
+/// ConfigError, all else becomes RunTimeError on that rank and ToldError on the others. A rank whose task has used no
+/// CPU time for `patience_s` throws alone (train/watched_task.h). The task must not use communicators.
 void run_collectively(comm::Communicator& world, TakePart take_part, double patience_s,
                       const std::function<void()>& task);
 

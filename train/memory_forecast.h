@@ -20,7 +20,7 @@ struct MemoryForecast {
 };
 
 /// Rank `world_rank` of a run with these resolved options (io::resolve): construction and one training step. Dropout,
-/// loss masks and skipped steps change nothing.
+/// loss masks and skipped steps change nothing. With --async-save also its staging, whether or not --save says where.
 MemoryForecast forecast_memory(const io::RunOptions& options, int world_rank);
 
 }  // namespace triax::train

@@ -9,7 +9,6 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <sstream>
 #include <typeinfo>
 
 #include "base/error.h"
@@ -26,24 +25,12 @@ bool same_directory(const std::string& a, const std::string& b) {
   return !a.empty() && !b.empty() && std::filesystem::weakly_canonical(a) == std::filesystem::weakly_canonical(b);
 }
 
-/// key -> value of the lines "key = value".
-std::map<std::string, std::string> lines_of(const std::string& cfg) {
-  std::map<std::string, std::string> values;
-  std::istringstream text(cfg);
-  for (std::string line; std::getline(text, line);) {
-    const size_t equals = line.find(" = ");
-    if (line.empty() || line[0] == '#' || equals == std::string::npos) continue;
-    values[line.substr(0, equals)] = line.substr(equals + 3);
-  }
-  return values;
-}
-
 std::vector<std::string> differing_options(const std::string& before, const std::string& now) {
   // Where a run writes and when it stops says nothing about what it computes.
   static const std::set<std::string> kSilent{"load",      "save",        "metrics-file",  "tensorboard-dir",
                                              "ckpt-step", "peak-tflops", "exit-interval", "exit-duration-in-mins"};
-  const std::map<std::string, std::string> old_values = lines_of(before);
-  const std::map<std::string, std::string> new_values = lines_of(now);
+  const std::map<std::string, std::string> old_values = io::values_in(before);
+  const std::map<std::string, std::string> new_values = io::values_in(now);
   std::vector<std::string> lines;
   const auto add = [&](const std::string& name, const std::string& from, const std::string& to) {
     if (from != to && !kSilent.contains(name)) lines.push_back(fmt::format("{}: {} -> {}", name, from, to));
@@ -123,7 +110,7 @@ void take_schedule(const io::RunOptions& from, io::RunOptions& to) {
 LoadRequest find_checkpoint(const io::RunControl& control) {
   if (control.load.empty()) return {};
   LoadRequest request;
-  request.path = io::resolve_checkpoint(control.load, control.ckpt_step);
+  read_or_name_others("", control, [&] { request.path = io::resolve_checkpoint(control.load, control.ckpt_step); });
   if (request.path.empty()) {
     const bool restart = same_directory(control.load, control.save) && !control.exit_on_missing_checkpoint;
     if (restart && control.ckpt_step == 0) return {};
@@ -156,17 +143,18 @@ void read_or_name_others(const std::string& path, const io::RunControl& control,
   try {
     f();
   } catch (const RunTimeError& error) {
-    if (typeid(error) != typeid(RunTimeError)) throw;  // of a device
+    if (typeid(error) != typeid(RunTimeError) && typeid(error) != typeid(io::DamagedTracker)) throw;  // of a device
     std::vector<int64_t> others = io::complete_steps(control.load);
     std::erase_if(others, [&](int64_t step) { return io::step_path(control.load, step) == path; });
     if (others.empty()) throw;
-    throw RunTimeError(fmt::format("{}; --ckpt-step loads another iteration: {} {}", error.what(),
-                                   others.size() == 1 ? "there is" : "there are", fmt::join(others, ", ")));
+    throw RunTimeError(fmt::format("{}; --ckpt-step loads {} iteration: {} {}", error.what(),
+                                   path.empty() ? "an" : "another", others.size() == 1 ? "there is" : "there are",
+                                   fmt::join(others, ", ")));
   }
 }
 
 io::RunOptions options_of(const io::CheckpointHeader& header) {
-  const std::map<std::string, std::string> values = lines_of(header.options);
+  const std::map<std::string, std::string> values = io::values_in(header.options);
   std::vector<std::string> words;
   for (const io::OptionEntry& entry : io::option_table()) {
     const auto found = values.find(entry.name);

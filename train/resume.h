@@ -29,8 +29,8 @@ LoadRequest find_checkpoint(const io::RunControl& control);
 /// Attributes of a checkpoint, without its tensors.
 io::CheckpointHeader read_header_of(const std::string& path);
 
-/// Runs f, which reads the checkpoint at `path`. A file that cannot be read is told with the other iterations that
-/// --ckpt-step loads from the directory of --load.
+/// Runs f, which reads the checkpoint at `path` (empty: finds out which one that is). A file that cannot be read is
+/// told with the other iterations that --ckpt-step loads from the directory of --load.
 void read_or_name_others(const std::string& path, const io::RunControl& control, const std::function<void()>& f);
 
 /// The options a checkpoint was made with; names that are gone are left out.

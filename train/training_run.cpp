@@ -67,7 +67,9 @@ TrainingRun::TrainingRun(comm::MpiSession& session, RunRequest request, DataFact
   const bool counts = held_->trainer.holds_head() && held_->grid.coord().tensor == 0;
   if (counts && facts_.tokenizer) token_bytes_ = token_bytes(*facts_.tokenizer, facts_.eod);
   const PhaseRecord phase(request_.flight, FlightPhase::Tune);
-  const bool measure = options().control.log_throughput && options().control.peak_tflops == 0;
+  // An emulation has no speed that would say anything.
+  const bool measure = options().control.log_throughput && options().control.peak_tflops == 0 &&
+                       options().control.device != "cuda-emulated";
   start_reporter(measure ? measure_peak_tflops(held_->device.get(), io::compute_dtype(options().control.precision),
                                                held_->grid.world())
                          : options().control.peak_tflops);
@@ -151,6 +153,7 @@ void TrainingRun::start_reporter(double peak_tflops) {
   reporter_ = std::make_unique<RunReporter>(directory_, request_.parsed, facts, checkpoints_->loaded_iteration());
   spdlog::info("device {}", facts.device);
   say_header(request_.parsed, held_->trainer, held_->grid, directory_.path);
+  if (peak_tflops == 0) return;
   spdlog::info("peak for MFU {:.4f} TFLOP/s per rank ({})", peak_tflops,
                options().control.peak_tflops > 0 ? "given" : "measured");
 }

@@ -25,6 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr const char* kPrefix = "iter_";
 constexpr const char* kLockFile = ".lock";
+constexpr size_t kTrackerBytes = 64;
 
 std::optional<int64_t> number_of(const std::string& text) {
   int64_t value = 0;
@@ -32,6 +33,16 @@ std::optional<int64_t> number_of(const std::string& text) {
   const auto [stop, error] = std::from_chars(text.data(), end, value);
   if (error != std::errc() || stop != end || value < 0) return std::nullopt;
   return value;
+}
+
+bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
+
+/// Bytes that are no text do not reach the terminal.
+std::string quoted(std::string text) {
+  for (char& c : text) {
+    if (c < ' ' || c > '~') c = '?';
+  }
+  return "'" + text + "'";
 }
 
 [[noreturn]] void cannot_read(const std::string& path, const std::string& why) {
@@ -98,12 +109,18 @@ std::optional<int64_t> tracked_step(const std::string& directory) {
   errno = 0;
   std::ifstream file(path);
   if (!file) cannot_read(path, std::strerror(errno));
-  std::string word;
-  file >> word;
-  const std::optional<int64_t> step = number_of(word);
+  // One more than any tracker needs: what is longer, or has no end, is none.
+  std::array<char, kTrackerBytes + 1> bytes{};
+  file.read(bytes.data(), bytes.size());
+  std::string text(bytes.data(), static_cast<size_t>(file.gcount()));
+  const bool whole = text.size() <= kTrackerBytes;
+  while (whole && !text.empty() && is_blank(text.back())) text.pop_back();
+  while (whole && !text.empty() && is_blank(text.front())) text.erase(0, 1);
+  const std::optional<int64_t> step = whole ? number_of(text) : std::nullopt;
   if (!step) {
-    throw RunTimeError(
-        fmt::format("{}: '{}' is no iteration: write the number of one of its iter_ directories", path, word));
+    throw DamagedTracker(
+        fmt::format("{} is damaged: {} is no iteration: write the number of one of its iter_ directories", path,
+                    whole ? quoted(text) : fmt::format("more than {} bytes", kTrackerBytes)));
   }
   return step;
 }

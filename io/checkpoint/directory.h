@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "io/checkpoint/shard.h"
 
 namespace triax::io {
@@ -21,7 +22,12 @@ std::string unfinished_path(const std::string& directory, int64_t iteration);
 /// Iterations of the complete steps (index and checksum file are there), ascending. Empty for no directory. Throws
 /// RunTimeError, as the next ones do, when something may not be read.
 std::vector<int64_t> complete_steps(const std::string& directory);
-/// What the tracker says; nullopt without one. Throws RunTimeError when it is no number.
+/// The tracker holds no iteration.
+class DamagedTracker : public RunTimeError {
+ public:
+  using RunTimeError::RunTimeError;
+};
+/// What the tracker says; nullopt without one. Throws DamagedTracker when it is anything but one number.
 std::optional<int64_t> tracked_step(const std::string& directory);
 /// The step to load: the tracker's; when there is no tracker, or it names a step that is gone, the newest complete one.
 /// nullopt: there is none.

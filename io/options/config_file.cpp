@@ -23,17 +23,23 @@ std::string without_comment(const std::string& line) {
   return line;
 }
 
+/// A line may be a megabyte, of a file that is no configuration.
+std::string beginning(const std::string& text) {
+  constexpr size_t kShown = 100;
+  return text.size() <= kShown ? text : text.substr(0, kShown) + "...";
+}
+
 void read_line(const std::string& line, const std::string& where, Origin origin, const NameIndex& index,
                std::vector<Given>& given, std::vector<std::string>& faults) {
   const size_t equals = line.find('=');
   if (equals == std::string::npos) {
-    faults.push_back(fmt::format("{}: '{}' is not of the form key = value", where, line));
+    faults.push_back(fmt::format("{}: '{}' is not of the form key = value", where, beginning(line)));
     return;
   }
   const std::string key = trim(line.substr(0, equals));
   const NameIndex::Match match = index.find(key);
   if (match.entry == nullptr) {
-    faults.push_back(fmt::format("{}: {}", where, index.unknown(key)));
+    faults.push_back(fmt::format("{}: {}", where, index.unknown(beginning(key))));
     return;
   }
   const std::string& name = match.entry->name;

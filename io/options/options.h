@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "io/run_options.h"
@@ -80,6 +81,10 @@ std::string help_text(const std::string& usage, const std::vector<OptionEntry>& 
 std::string markdown_table();
 /// Text of a cfg file that repeats the run: parsing it and resolve() give the same options.
 std::string resolved_cfg(const RunOptions& options);
+/// Name and value of every option that has one, in the order of the table's groups: what resolved.cfg lists.
+std::vector<std::pair<std::string, std::string>> option_values(const RunOptions& options);
+/// name -> value of the lines "name = value" of such a text.
+std::map<std::string, std::string> values_in(const std::string& cfg);
 /// The known option name nearest to `name` (edit distance), empty when none is near.
 std::string nearest_name(const std::string& name, const std::vector<std::string>& known);
 

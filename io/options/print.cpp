@@ -1,6 +1,8 @@
 // --help, docs/from-megatron.md and resolved.cfg, all from the table.
 #include <fmt/format.h>
 
+#include <sstream>
+
 #include "io/options/options.h"
 #include "io/options/values.h"
 
@@ -81,6 +83,17 @@ void append_section(std::string& text, OptionStatus status, const char* title, c
   }
 }
 
+std::vector<std::pair<std::string, std::string>> values_of(const RunOptions& options, OptionGroup group) {
+  std::vector<std::pair<std::string, std::string>> all;
+  for (const OptionEntry& entry : option_table()) {
+    if (!entry.get || entry.group != group) continue;
+    if (entry.name == "run-dir") continue;  // taken by the run that wrote the file; a repeat gets its own
+    const std::vector<std::string> values = entry.get(options);
+    if (!values.empty()) all.emplace_back(entry.name, join(values));
+  }
+  return all;
+}
+
 }  // namespace
 
 std::string help_text(const std::string& usage, const std::vector<OptionEntry>& extra) {
@@ -121,16 +134,29 @@ std::string markdown_table() {
 std::string resolved_cfg(const RunOptions& options) {
   std::string text = "# Repeats the run: triax train --config resolved.cfg\n";
   for (const OptionGroup group : kOptionGroups) {
-    std::string lines;
-    for (const OptionEntry& entry : option_table()) {
-      if (!entry.get || entry.group != group) continue;
-      if (entry.name == "run-dir") continue;  // taken by the run that wrote the file; a repeat gets its own
-      const std::vector<std::string> values = entry.get(options);
-      if (!values.empty()) lines += fmt::format("{} = {}\n", entry.name, join(values));
-    }
-    text += fmt::format("\n# {}\n{}", name_of(group), lines);
+    text += fmt::format("\n# {}\n", name_of(group));
+    for (const auto& [name, value] : values_of(options, group)) text += fmt::format("{} = {}\n", name, value);
   }
   return text;
+}
+
+std::vector<std::pair<std::string, std::string>> option_values(const RunOptions& options) {
+  std::vector<std::pair<std::string, std::string>> all;
+  for (const OptionGroup group : kOptionGroups) {
+    for (auto& one : values_of(options, group)) all.push_back(std::move(one));
+  }
+  return all;
+}
+
+std::map<std::string, std::string> values_in(const std::string& cfg) {
+  std::map<std::string, std::string> values;
+  std::istringstream text(cfg);
+  for (std::string line; std::getline(text, line);) {
+    const size_t equals = line.find(" = ");
+    if (line.empty() || line[0] == '#' || equals == std::string::npos) continue;
+    values[line.substr(0, equals)] = line.substr(equals + 3);
+  }
+  return values;
 }
 
 }  // namespace triax::io

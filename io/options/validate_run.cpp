@@ -70,11 +70,13 @@ void check_checkpoints(const RunControl& control, FaultList& faults) {
   };
   needs(control.ckpt_step > 0, "ckpt-step", control.load, "load");
   needs(control.use_checkpoint_args, "use-checkpoint-args", control.load, "load");
-  needs(control.async_save, "async-save", control.save, "save");
-  needs(control.save_interval > 0, "save-interval", control.save, "save");
-  needs(control.keep_latest > 0, "keep-latest", control.save, "save");
-  needs(control.save_retain_interval > 0, "save-retain-interval", control.save, "save");
-  needs(control.ckpt_writers_per_node > 0, "ckpt-writers-per-node", control.save, "save");
+  if (!control.skip_train) {
+    needs(control.async_save, "async-save", control.save, "save");
+    needs(control.save_interval > 0, "save-interval", control.save, "save");
+    needs(control.keep_latest > 0, "keep-latest", control.save, "save");
+    needs(control.save_retain_interval > 0, "save-retain-interval", control.save, "save");
+    needs(control.ckpt_writers_per_node > 0, "ckpt-writers-per-node", control.save, "save");
+  }
   if (control.override_scheduler && control.use_checkpoint_scheduler) {
     faults.text("--override-opt_param-scheduler excludes --use-checkpoint-opt_param-scheduler; use one of the two");
   }

@@ -197,6 +197,9 @@ std::vector<std::string> command_of(const Point& point, const std::vector<std::s
   }
   command.insert(command.end(), {triax, "train"});
   command.insert(command.end(), point.arguments.begin(), point.arguments.end());
+  if (point.resolved && !point.resolved->control.save.empty()) {  // points do not write among each other's checkpoints
+    command.insert(command.end(), {"--save", point.resolved->control.save + "/" + point.name});
+  }
   command.insert(command.end(), {"--run-dir", directory});
   return command;
 }

@@ -63,7 +63,30 @@ ranks 2 "$triax" bench coll -b 4K -e 64K -f 16 --turns 1 -n 2 --ops all_gather -
 expect 0 'd.json: 2 points of 1 file(s), 4 collectives in all' "$triax" bench import coll.json --base c.json --out d.json
 expect 2 'holds no result line' "$triax" bench import all.txt
 expect 2 'takes two descriptions, not 1' "$triax" bench compare a.json
+expect 2 'bench compare: sele: no machine of that name; did you mean selene?' "$triax" bench compare a.json sele
+expect 2 'bench show: none.json: cannot be read' "$triax" bench show none.json
 expect 2 'one rank measures no link' "$triax" bench all
+expect 2 'coll.txt: would overwrite a file that is imported' "$triax" bench import coll.json ./coll.txt --op all_gather --out coll.txt
+expect 0 'c.json: ' "$triax" bench import coll.txt --base c.json --out c.json
+# Where the result cannot be written, this is said before anything is measured; nothing stays behind.
+mkdir full
+for out in . full nowhere/hw.json /dev/null/hw.json; do
+  expect 2 "bench all: --out $out: cannot be written" ranks 2 "$triax" bench all --budget 5s --out $out
+done
+[ ! -e nowhere ] || fault 'bench all made the directory of --out'
+expect 0 '"write_gbps"' ranks 2 "$triax" bench io --bytes 64K --rounds 1 --format json --dir new/deep
+[ ! -e new ] || fault 'bench io left the directory that it made'
+mkdir new
+expect 0 '"write_gbps"' ranks 2 "$triax" bench io --bytes 64K --rounds 1 --format json --dir new/deep
+[ -d new ] && [ -z "$(ls -A new)" ] || fault 'bench io left something, or took a directory that it did not make'
+expect 5 'cannot make a directory in /dev/null/x' "$triax" bench io --bytes 64K --rounds 1 --dir /dev/null/x
+# Numbers of no machine are refused by name.
+for field in latency_s bytes_per_s time_s; do
+  sed "0,/\"$field\":\({\"value\":\)\?[^,}]*/s//\"$field\":\11e308/" a.json >absurd.json
+  cmp -s a.json absurd.json && fault "a.json holds no $field"
+  expect 2 "$field" "$triax" bench show absurd.json
+  expect 2 "$field" "$triax" plan --model t0 --hw absurd.json --gpus 2 --global-batch-size 8
+done
 expect 2 'must be a time from 5s' ranks 2 "$triax" bench all --budget 1s
 
 # The options of a run.

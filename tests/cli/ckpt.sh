@@ -64,6 +64,7 @@ done
 train 2 $few --run-dir full --save full-save --inject disk-full:60000
 expect_code 5 $? "disk full"
 grep -q 'cannot write full-save/iter_0000003.tmp/shard_0000[01].h5: .*File too large' err || fail "disk full is not told: $(cat err)"
+grep -q '^at fault: rank 0 ' err || fail "disk full on every rank is reported of another: $(cat err)"
 [ -z "$(ls full-save)" ] || fail "a failed save left $(ls full-save)"
 # shellcheck disable=SC2086
 train 2 $few --run-dir read-only --save /sys/triax
@@ -136,7 +137,7 @@ expect_code 4 $? "verify of a damaged index"
 grep -q 'index.h5 is damaged' verified || fail "$(cat verified)"
 if command -v flock >/dev/null; then
   copy
-  flock -x $shard sleep 30 &
+  flock --no-fork -x $shard sleep 30 &
   holder=$!
   sleep 0.3
   # shellcheck disable=SC2086
@@ -175,6 +176,26 @@ echo 7 >three/latest_checkpointed_iteration.txt
 train 2 $once --run-dir gone --load three
 expect_code 0 $? "a tracker that names a step that is gone"
 grep -q 'names iteration 7, which is not there: three/iter_0000009 is loaded' err || fail "$(cat err)"
+cp -r bf16-zb-save tracker
+for content in '' 'rubbish' '20 21' /dev/zero; do
+  rm tracker/latest_checkpointed_iteration.txt
+  case $content in
+    /*) ln -s "$content" tracker/latest_checkpointed_iteration.txt ;;
+    *) printf '%s' "$content" >tracker/latest_checkpointed_iteration.txt ;;
+  esac
+  # shellcheck disable=SC2086
+  train 2 $once --run-dir no-tracker --load tracker --bf16
+  expect_code 5 $? "a damaged tracker, '$content'"
+  grep -q 'latest_checkpointed_iteration.txt is damaged: .*; --ckpt-step loads an iteration: there are 18, 20' err ||
+    fail "$(cat err)"
+  listed=$("$triax" ckpt ls tracker --steps --format csv 2>err | cut -d, -f1,3 | tail -n +2 | tr '\n' ' ')
+  [ "$listed" = "18,no 20,no " ] || fail "ls --steps with a damaged tracker, '$content': $listed"
+  grep -q 'ckpt ls: .* is damaged' err || fail "ls --steps does not say that the tracker is damaged: $(cat err)"
+  "$triax" ckpt verify tracker --all >out 2>err
+  expect_code 0 $? "verify --all with a damaged tracker, '$content'"
+  "$triax" ckpt ls tracker >out 2>err
+  expect_code 5 $? "ls with a damaged tracker, '$content'"
+done
 # shellcheck disable=SC2086
 train 2 $once --run-dir at-7 --load bf16-zb-save --bf16 --ckpt-step 7
 expect_code 2 $? "--ckpt-step of nothing"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The reshard matrix: written in three layouts, read in every other: weights and moments bit by bit, then the same losses.
 . "$(dirname "$0")/ckpt_lib.sh"
-common="--hidden-size 64 --num-attention-heads 4 --seq-length 32 --max-position-embeddings 32 --vocab-size 101 --mock-data
+common="--hidden-size 64 --num-attention-heads 4 --seq-length 16 --max-position-embeddings 16 --vocab-size 101 --mock-data
   --make-vocab-size-divisible-by 1 --num-layers 8 --micro-batch-size 1 --global-batch-size 24 --lr 1e-3 --lr-decay-style constant --lr-decay-iters 13
   --peak-tflops 1 --no-tensorboard --fp64 --eval-iters 0 --train-iters 13 --hidden-dropout 0 --attention-dropout 0"
 t0="$common --ffn-hidden-size 256"

@@ -12,6 +12,15 @@ expect 0 'ranks {0-3} on' ranks 4 taskset -c 0 "$triax" doctor
 # Two GPUs for three ranks of a node: the third would share.
 expect 4 'use one GPU (7)' env CUDA_VISIBLE_DEVICES=7,9 "$mpiexec" -n 3 "$triax" doctor --device cuda
 expect 4 'this job should not run as it is' env CUDA_VISIBLE_DEVICES=7,9 "$mpiexec" -n 3 "$triax" doctor --device cuda
+# Where train is refused the GPU, doctor says why in the same words.
+words=$("$triax" train --device cuda --model t0 --mock-data --micro-batch-size 1 --train-iters 1 --lr 1e-3 --run-dir gpu 2>&1)
+if [ $? -ne 0 ]; then
+  words=$(sed -nE 's/^(triax|rank 0 \([^)]*\)): (.*)$/\2/p' <<<"$words" | head -1)
+  [ -n "$words" ] || fault 'train without a GPU says nothing'
+  expect 4 'FAULT: rank 0 on ' "$triax" doctor --device cuda
+  expect 4 ": $words" "$triax" doctor --device cuda
+  expect 4 'FAULT: ranks {0,1} on ' ranks 2 "$triax" doctor --device cuda
+fi
 # Slurm's variables, and no PMI.
 expect 2 "Start with 'srun --mpi=pmi2 -n 4 triax ...'" env SLURM_NTASKS=4 "$triax" doctor
 # A rank that is stopped before MPI has started: the others do not wait for it for ever.

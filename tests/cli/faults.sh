@@ -115,6 +115,20 @@ code=$?
 [ $code -eq 5 ] || fault "a save in the background that hangs: exit code $code: $(cat hang-async.err)"
 grep -q '^at fault: rank 1 (.* failed: the disk or file system has not answered for' hang-async.err || fault "hang-async: $(cat hang-async.err)"
 
+# A file that does not answer when it is first looked at, before the ranks have met: a pipe that nobody writes into.
+cp -r dp4-save silent-save
+tracker=latest_checkpointed_iteration.txt
+for file in $tracker iter_000000$iterations/index.h5; do
+  mv "silent-save/$file" kept && mkfifo "silent-save/$file"
+  launch dp4 silent
+  code=$?
+  [ $code -eq 5 ] || fault "$file that does not answer: exit code $code: $(cat silent.err)"
+  grep -q -- '--load silent-save: the disk or file system has not answered for .* s (--distributed-timeout-minutes' silent.err ||
+    fault "$file that does not answer: $(cat silent.err)"
+  rm "silent-save/$file" && mv kept "silent-save/$file"
+done
+launch dp4 silent || fault "after a file answers again: $(cat silent.err)"
+
 # The report itself reads files that do not answer: the job ends all the same.
 launch dp4 mute --inject slow:0:50,fault:kill:forward:2:12 --train-iters 20 &
 job=$!

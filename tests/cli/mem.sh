@@ -21,6 +21,15 @@ is() {
 }
 
 expect 0 'usage: triax mem' mem --help
+# Beside a device, with what its runtime takes.
+expect 0 'h100: the fullest stage takes 1.6' mem --model t0 --hw h100
+expect 3 'of 80.00: DOES NOT FIT' mem --model llama2-70b --num-microbatches 1 --hw h100 --exact none
+expect 2 'did you mean h100' mem --model t0 --hw h10
+mem --num-parameters 7.5e9 --data-parallel-size 64 --hw h100 --format json >room.json
+[ $? -eq 3 ] && grep -q '"fits": false' room.json || fault "7.5e9 parameters in 80 GiB: $(cat room.json)"
+# The copy of --async-save is in the forecast, whether or not --save says where.
+is "$(column 0 exact other --model t0 --async-save --save x)" 0 exact other --model t0 --async-save
+[ "$(column 0 exact other --model t0 --async-save)" -gt "$(column 0 exact other --model t0)" ] || fault "mem forgets --async-save"
 expect 0 'engine exact     the trainer'"'"'s own code' mem --describe
 expect 2 'needs a model' mem
 expect 2 'must be at most 3' mem --num-parameters 1e9 --zero-stage 4

@@ -36,6 +36,9 @@ grep -qx 'recompute-num-layers = 2' kept/run.cfg || fault "run.cfg: $(grep recom
 closed=$(sed -n 's/.*"closed_form_step_s": \([0-9.]*\).*/\1/p' kept/plan.json | head -1)
 step=$(sed -n 's/.*"step_s": \([0-9.]*\).*/\1/p' kept/plan.json | head -1)
 awk -v a="$closed" -v b="$step" 'BEGIN { exit !(a / b < 1.05 && a / b > 0.95) }' || fault "closed form $closed, simulated $step"
+# What was emitted is a question again, and so is what a run resolved: options that are off ask for nothing.
+grep -qx 'zero-hpz-partition-size = 1' kept/run.cfg || fault 'run.cfg names no option that is off'
+expect 0 'zero3 b2 full-recompute' plan --config kept/run.cfg --hw a100 --gpus 16
 for option in '--num-layers-per-virtual-pipeline-stage 2' '--zero-stage 3 --zero-hpz-partition-size 8' \
   '--decoder-first-pipeline-num-layers 6'; do
   # shellcheck disable=SC2086
@@ -58,6 +61,12 @@ expect 0 'mean error' plan "${tiny[@]}" --emit out --try 2 --launcher "$mpiexec 
 bash -n out/run.slurm || fault "run.slurm does not parse"
 grep -q '^#SBATCH --ntasks-per-node=2$' out/run.slurm || fault "run.slurm: tasks"
 [ -s out/try-1/run/metrics.jsonl ] || fault "the trial left no metrics"
+expect 0 '1 layouts divide' plan --config out/try-1/run/resolved.cfg --hw rtx4090 --gpus 2
+# A trial takes nothing from the checkpoints of the run that is planned, and puts nothing among them.
+mkdir mine && echo 50 >mine/latest_checkpointed_iteration.txt
+printf 'save = mine\nload = mine\nsave-interval = 5\nkeep-latest = 1\nasync-save = true\n' >mine.cfg
+expect 0 'mean error' plan "${tiny[@]}" --config mine.cfg --emit tried --try 1 --launcher "$mpiexec -n {ranks}"
+[ "$(ls mine)$(cat mine/*)" = latest_checkpointed_iteration.txt50 ] || fault "a trial wrote among checkpoints: $(ls mine)"
 # The file says how many ranks it is for, and the simulator agrees to the last digit.
 step() { grep -o '"step_s": [0-9.e-]*' "$1" | head -1; }
 grep -q 'from --world-size 2$' out/run.cfg || fault "run.cfg does not say for how many ranks it is"

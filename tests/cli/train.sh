@@ -127,6 +127,15 @@ last=$(sed -n '$s/.*"iteration":\([0-9]*\),.*/\1/p' signal/metrics.jsonl)
 train 1 --train-iters 1 --hw dgx --run-dir machine
 expect_code 2 $? "an unknown machine"
 grep -q -- '--hw dgx: no machine of that name' err || fail "the machine is not named: $(cat err)"
+for pair in 'lr 1e-3 2e-3 0.001 0.002' 'seed 7 8 7 8' 'tensor-model-parallel-size 1 2 1 2'; do
+  read -r name a b in_a in_b <<<"$pair"
+  # shellcheck disable=SC2086
+  "$mpiexec" -n 1 "$triax" train $model --train-iters 2 --run-dir other-a --$name $a : \
+    -n 1 "$triax" train $model --train-iters 2 --run-dir other-b --$name $b >out 2>err
+  expect_code 2 $? "another --$name on one rank"
+  grep -q -- "--$name: $in_a on rank 0, $in_b on rank 1: give all ranks the same options" err || fail "$(cat err)"
+  [ "$(grep -c 'on rank 0' err)" -eq 1 ] || fail "another --$name is told by each rank: $(cat err)"
+done
 train 2 --train-iters 5 --load nowhere --run-dir again
 expect_code 2 $? "--load of nothing"
 [ "$(grep -c 'there is no checkpoint' err)" -eq 1 ] || fail "a fault is printed once per rank: $(cat err)"
@@ -169,6 +178,8 @@ for option in --async-save '--save-interval 2' '--keep-latest 1'; do
   expect_code 2 $? "$option without --save"
   grep -q -- "--save is not given: ${option% *} is about it" err || fail "$option without --save: $(cat err)"
 done
+train 1 --skip-train --train-iters 1 --save-interval 2 --load nowhere
+! grep -q 'is about it' err || fail "an evaluation that saves nothing needs --save: $(cat err)"
 train 1 --train-iters 1 --config text.txt
 expect_code 2 $? "a novel as configuration"
 grep -qE '^  \.\.\. and [0-9]+ more$' err && [ "$(wc -l <err)" -eq 22 ] || fail "faults without end: $(wc err)"

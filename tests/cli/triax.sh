@@ -66,5 +66,15 @@ ls -d runs/t1-tp2-pp2-dp1-20* >/dev/null || fault 'no run directory of the defau
   grep -qE '^ \[[0-9-]+ [0-9:.]+\] iteration +1/ +1 \| consumed samples: +8 \| elapsed time per iteration \(ms\): [0-9.]+ \| throughput per GPU \(TFLOP/s/GPU\): [0-9.]+ \| learning rate: 1\.000000E-03 \| global batch size:     8 \| lm loss: [0-9.]+E\+00 \| loss scale: 1\.0 \| grad norm: [0-9.]+ \| number of skipped iterations:   0 \| number of nan iterations:   0 \|' ||
   fault 'the log line is not Megatron-LM'"'"'s'
 
+# What a file holds does not steer the terminal: bytes that are no text are spelled, letters are not.
+printf 'lr = \033[31m1\r2\n\033]0;x\007 novel\n\377\302\233 caf\303\251\nkey\010 = 1\n' >steer.cfg
+head -c 5000 /dev/zero | tr '\0' 'y' >>steer.cfg
+"${train[@]}" --config steer.cfg 2>steer.err
+[ $? -eq 2 ] || fault "a configuration that steers the terminal: $(cat -v steer.err)"
+for text in '\x1b[31m1\x0d2' "steer.cfg:2: '\x1b]0;x\x07 novel' is not" "steer.cfg:3: '\xff\xc2\x9b café' is not" 'key\x08' "yyy...' is not"; do
+  grep -qF -- "$text" steer.err || fault "no '$text' in: $(cat -v steer.err)"
+done
+LC_ALL=C grep -q $'[\001-\010\013-\037\177\233\377]' steer.err && fault "bytes that steer: $(cat -v steer.err)"
+
 [ $faults -eq 0 ] && echo "ok: triax"
 exit $((faults > 0))

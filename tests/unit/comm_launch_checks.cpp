@@ -70,6 +70,18 @@ TEST(LaunchChecks, two_ranks_on_one_gpu) {
   EXPECT_THAT(job.check(), IsEmpty());
 }
 
+TEST(LaunchChecks, no_gpu) {
+  Healthy job;
+  for (LaunchFacts& f : job.facts) {
+    set(f.device, "none");
+    set(f.device_fault, "no driver: load it");
+  }
+  set(job.at(3).device_fault, "too old: update it");
+  EXPECT_THAT(job.check(),
+              ElementsAre(fault("ranks {0,1} on n1: no driver: load it"), fault("rank 2 on n2: no driver: load it"),
+                          fault("rank 3 on n2: too old: update it")));
+}
+
 TEST(LaunchChecks, interfaces) {
   Healthy job;
   set(job.at(2).interface, "eth0 10.1.0.2");

@@ -61,6 +61,41 @@ TEST_F(SaveDirectory, the_tracker_decides_unless_its_step_is_gone) {
   EXPECT_EQ(resolve_checkpoint(path, 6), "");
 }
 
+TEST_F(SaveDirectory, a_tracker_of_anything_but_one_number_is_damaged) {
+  for (const int64_t step : {6, 7}) {
+    add(step);
+    publish_step(path, step);
+  }
+  for (const char* good : {"6", "6\n", " 6 \r\n", "0000006"}) {
+    track(good);
+    EXPECT_EQ(tracked_step(path), 6) << good;
+  }
+  const std::string long_one(100, '6');
+  const std::string spaces = "6" + std::string(100, ' ') + "7";
+  for (const std::string& bad : {std::string(), std::string("\n"), std::string("6 7"), std::string("6\n7\n"),
+                                 std::string("6x"), std::string("-6"), std::string("6\0", 2), long_one, spaces}) {
+    track(bad);
+    EXPECT_THROW(latest_step(path), DamagedTracker) << bad;
+  }
+  track("\x1b[2J");
+  try {
+    latest_step(path);
+    ADD_FAILURE();
+  } catch (const DamagedTracker& error) {
+    EXPECT_THAT(error.what(), HasSubstr("'?[2J' is no iteration: write the number of one of its iter_ directories"));
+  }
+  EXPECT_THAT(complete_steps(path), ElementsAre(6, 7));
+}
+
+TEST_F(SaveDirectory, a_tracker_without_end_is_not_read_to_it) {
+  add(6);
+  publish_step(path, 6);
+  std::filesystem::remove(path + "/" + kTrackerFile);
+  std::filesystem::create_symlink("/dev/zero", path + "/" + kTrackerFile);
+  EXPECT_THROW(tracked_step(path), DamagedTracker);
+  EXPECT_EQ(resolve_checkpoint(path, 6), path + "/iter_0000006");
+}
+
 TEST_F(SaveDirectory, a_step_saved_again_replaces_the_old_one) {
   add(5, "old");
   publish_step(path, 5);
