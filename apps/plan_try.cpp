@@ -57,11 +57,11 @@ std::string last_line(const std::string& path) {
   return last;
 }
 
-/// A trial is no part of the user's run: it neither goes on from its checkpoints nor writes among them.
-plan::Choice without_checkpoints(plan::Choice choice) {
+/// A trial is no part of the user's run: it neither goes on from its checkpoints nor writes among its files.
+plan::Choice apart_from_the_run(plan::Choice choice) {
   io::RunControl& control = choice.options.control;
   const io::RunControl defaults;
-  control.save = control.load = {};
+  control.save = control.load = control.metrics_file = {};
   control.save_interval = defaults.save_interval;
   control.keep_latest = defaults.keep_latest;
   control.save_retain_interval = defaults.save_retain_interval;
@@ -75,7 +75,7 @@ plan::Choice without_checkpoints(plan::Choice choice) {
 
 Trial run(const PlanRequest& r, const PlanAnswer& a, const plan::Choice& choice, const std::string& directory) {
   fs::create_directories(directory);
-  write_file(directory + "/run.cfg", run_cfg(without_checkpoints(choice)));
+  write_file(directory + "/run.cfg", run_cfg(apart_from_the_run(choice)));
   plan::ProcessRequest process;
   process.command = plan::split_command(replaced(r.launcher, "{ranks}", std::to_string(a.question.devices)));
   for (const std::string& word :

@@ -197,8 +197,13 @@ std::vector<std::string> command_of(const Point& point, const std::vector<std::s
   }
   command.insert(command.end(), {triax, "train"});
   command.insert(command.end(), point.arguments.begin(), point.arguments.end());
-  if (point.resolved && !point.resolved->control.save.empty()) {  // points do not write among each other's checkpoints
-    command.insert(command.end(), {"--save", point.resolved->control.save + "/" + point.name});
+  if (point.resolved) {  // points do not write among each other's files
+    const io::RunControl& control = point.resolved->control;
+    for (const auto& [option, path] : {std::pair{"--save", &control.save},
+                                       {"--metrics-file", &control.metrics_file},
+                                       {"--tensorboard-dir", &control.tensorboard_dir}}) {
+      if (!path->empty()) command.insert(command.end(), {option, *path + "/" + point.name});
+    }
   }
   command.insert(command.end(), {"--run-dir", directory});
   return command;

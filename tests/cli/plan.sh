@@ -64,9 +64,10 @@ grep -q '^#SBATCH --ntasks-per-node=2$' out/run.slurm || fault "run.slurm: tasks
 expect 0 '1 layouts divide' plan --config out/try-1/run/resolved.cfg --hw rtx4090 --gpus 2
 # A trial takes nothing from the checkpoints of the run that is planned, and puts nothing among them.
 mkdir mine && echo 50 >mine/latest_checkpointed_iteration.txt
-printf 'save = mine\nload = mine\nsave-interval = 5\nkeep-latest = 1\nasync-save = true\n' >mine.cfg
+printf 'save = mine\nload = mine\nsave-interval = 5\nkeep-latest = 1\nasync-save = true\nmetrics-file = mine.jsonl\n' >mine.cfg
 expect 0 'mean error' plan "${tiny[@]}" --config mine.cfg --emit tried --try 1 --launcher "$mpiexec -n {ranks}"
 [ "$(ls mine)$(cat mine/*)" = latest_checkpointed_iteration.txt50 ] || fault "a trial wrote among checkpoints: $(ls mine)"
+[ ! -e mine.jsonl ] || fault 'a trial wrote the metrics of the run'
 # The file says how many ranks it is for, and the simulator agrees to the last digit.
 step() { grep -o '"step_s": [0-9.e-]*' "$1" | head -1; }
 grep -q 'from --world-size 2$' out/run.cfg || fault "run.cfg does not say for how many ranks it is"

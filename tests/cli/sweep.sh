@@ -39,9 +39,10 @@ expect 0 'pipeline-schedule=zb-h1 num-microbatches=4 r2: done' "$triax" "${base[
   --grid pipeline-schedule=1f1b,zb-h1 num-microbatches=2,4
 [ "$(stat -c %Y.%y one/points/*{1f1b,interleaved}*/point.json | sort)" = "$stamp" ] || fault "a larger grid ran old points again"
 
-# Points that save do so each in a directory of its own.
-expect 0 'done' "$triax" "${base[@]}" --grid seed=1,2 --out saving --save kept --save-interval 3
+# What points write beside their directories is each their own.
+expect 0 'done' "$triax" "${base[@]}" --grid seed=1,2 --out saving --save kept --save-interval 3 --metrics-file numbers
 [ "$(ls kept/seed=?-*-r1/latest_checkpointed_iteration.txt | wc -l)" -eq 2 ] || fault "checkpoints of points: $(ls kept kept/*)"
+[ "$(wc -l numbers/seed=?-*-r1 | tail -1 | awk '{print $1}')" -eq 6 ] || fault "metrics of points: $(ls numbers)"
 
 # The virtual clock and the simulator give (p - 1)/(m + p - 1).
 expect 0 'done' "$triax" "${base[@]}" --mode virtual --cost F=1,I=1,W=1 --grid num-microbatches=2,4 --out clock --format csv
